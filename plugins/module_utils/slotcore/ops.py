@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Operations: what a plan is made of. Data only; the agent's executor carries them out one by one.
+
+Rules:
+- An operation is one effect. A crash after step n of a plan is `plan[:n]`, so a test can try every n.
+- Making a thing durable is an operation of its own, so a test can drop any write that was not synced.
+- A name is replaced only by a rename of a complete, synced temporary; no file is ever written in place, but for appends.
+- Every operation may be carried out again after a crash: leftovers of a temporary name are replaced.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Tuple, Union
+
+
+class Write(NamedTuple):
+    """Write a new file, replacing a leftover of the same (temporary) name; the mode holds under any umask."""
+
+    path: str
+    data: bytes
+    mode: int = 0o644
+
+
+class Copy(NamedTuple):
+    """Copy `source` (see the plan) into a new file, 0755, refusing other bytes than `sha256` and `size`."""
+
+    path: str
+    source: str
+    sha256: str
+    size: int
+
+
+class Append(NamedTuple):
+    """Append to an existing file; never fatal, since it needs space."""
+
+    path: str
+    data: bytes
+
+
+class Sync(NamedTuple):
+    """Make a file's bytes durable."""
+
+    path: str
+
+
+class SyncDir(NamedTuple):
+    """Make a directory's names durable."""
+
+    path: str
+
+
+class Link(NamedTuple):
+    """Make a symbolic link under a temporary name, replacing a leftover."""
+
+    path: str
+    target: str
+
+
+class Rename(NamedTuple):
+    """Rename, replacing what is there."""
+
+    source: str
+    path: str
+
+
+class Claim(NamedTuple):
+    """Rename that decides who ends the trial (I12): when the source is gone, somebody else has won."""
+
+    source: str
+    path: str
+
+
+class Unlink(NamedTuple):
+    """Remove a name; nothing happens when it is gone."""
+
+    path: str
+
+
+class Check(NamedTuple):
+    """Look at a freshly written slot: kind of file, machine, interpreter, smoke test. Refuses before the switch."""
+
+    path: str
+    version: str
+
+
+class Arm(NamedTuple):
+    """Start the deadline timer and have systemd say that it is active (I4)."""
+
+
+class Restart(NamedTuple):
+    """Restart the product's unit, resetting its failure first, without waiting."""
+
+
+Operation = Union[Write, Copy, Append, Sync, SyncDir, Link, Rename, Claim, Unlink, Check, Arm, Restart]
+Plan = Tuple[Operation, ...]
+
+
+def directory_of(path: str) -> str:
+    """The directory that holds the name `path`."""
+    return path.rpartition("/")[0] or "/"
+
+
+def write_durably(path: str, data: bytes, mode: int = 0o644) -> Plan:
+    """Replace `path` by a complete file: temporary, sync, rename, sync of the directory (field case P1)."""
+    temporary = path + ".tmp"
+    return (
+        Write(temporary, data, mode),
+        Sync(temporary),
+        Rename(temporary, path),
+        SyncDir(directory_of(path)),
+    )
+
+
+def copy_durably(path: str, source: str, sha256: str, size: int) -> Plan:
+    """As `write_durably`, with the bytes of `source`, executable."""
+    temporary = path + ".tmp"
+    return (
+        Copy(temporary, source, sha256, size),
+        Sync(temporary),
+        Rename(temporary, path),
+        SyncDir(directory_of(path)),
+    )
+
+
+def link_durably(path: str, target: str) -> Plan:
+    """Point the link `path` at `target`, atomically."""
+    temporary = path + ".tmp"
+    return (Link(temporary, target), Rename(temporary, path), SyncDir(directory_of(path)))
+
+
+def unlink_durably(directory: str, *names: str) -> Plan:
+    """Remove names of one directory, then make that durable once."""
+    return tuple(Unlink(directory + "/" + name) for name in names) + (SyncDir(directory),)

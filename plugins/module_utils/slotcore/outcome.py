@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The sentence for the end of a trial, and the state that an answer shows for it.
+
+Rules:
+- Success is said only after confirmation; until then the state is `trial` (I5).
+- `rolled-back` and `rollback-failed` differ by whether the good version was seen to run (field case H6).
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Optional, Tuple
+
+from . import codes, records
+from . import settle as settles
+
+_WHY: Dict[str, str] = {
+    codes.CRASH_LOOP: "{product} {version} kept exiting by itself during its trial",
+    codes.DEADLINE_PASSED: "{product} {version} was not confirmed before its deadline",
+    codes.NO_BOOTS_LEFT: "the host rebooted more often than the trial of {product} {version} survives",
+    codes.CANNOT_RECORD: "a reboot during the trial of {product} {version} could not be recorded",
+    codes.BAD_RECORD: "the trial record of {product} {version} was damaged",
+    codes.LOST_RECORD: "the trial record of {product} {version} was lost",
+    codes.NEVER_STARTED: "the update to {product} {version} ended before it was started",
+    codes.UNIT_FAILED: "the unit failed while {product} {version} was on trial",
+    codes.UNIT_STOPPED: "{product} {version} exited during its trial and systemd does not restart it",
+    codes.OPERATOR: "an operator took {product} {version} back",
+}
+_DID_NOT_START = "{product} {version} did not start"
+
+
+def why(product: str, version: str, code: str) -> str:
+    """One sentence for `code`; seed 000's "did not start" where nobody said why."""
+    return _WHY.get(code, _DID_NOT_START).format(product=product, version=version or "(unknown version)")
+
+
+def state_now(settlement: settles.Settlement, update: records.Update, unit_runs: bool) -> Tuple[str, str]:
+    """The state and code to show: a trial in flight, else how the last one ended, else idle."""
+    if settlement.action is settles.Action.AWAIT:
+        return "trial", codes.TRIAL_PENDING
+    last: Optional[records.Last] = update.last
+    if last is None:
+        return "idle", codes.OK
+    if last.state == "rolled-back" and not unit_runs:
+        return "rollback-failed", last.code
+    return last.state, codes.OK if last.state == "confirmed" else last.code

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans: the operations of adopt, stage, swap, confirm, going back and abandoning (DESIGN 4 and 6; node.md, section 5).
+
+Rules:
+- Bytes go into the slot that neither `good` nor `current` names; its record is cleared first and written last.
+- `current` moves only after `back`, the log, the trial record and the armed timer (I4); it moves before the restart.
+- The end of a trial begins with the claim (I12). Confirming raises the floor before `good` moves; the floor never falls (I3).
+- Going back is one rename of a link that exists, before anything that needs space (I2), and only ever to `good`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from . import codes, ops, records
+from . import product as products
+from . import settle as settles
+from . import trial as trials
+
+STAGED = "staged"
+ENTRYPOINT = "entrypoint"
+
+_OWN_NAMES = ("trial.log", "trial.sources")
+
+
+class End(NamedTuple):
+    """How a trial ends: its code, a sentence, and when (seconds since 1970)."""
+
+    code: str
+    why: str
+    at: int
+
+
+def free_slot(state: settles.State) -> str:
+    """The slot that may be written: neither current nor good. Only for a settled state."""
+    taken = {state.current, state.good}
+    return next((slot for slot in products.SLOTS if slot not in taken), products.SLOTS[0])
+
+
+def _fill(product: products.Product, state: settles.State, slot: str, record: records.SlotRecord, source: str) -> ops.Plan:
+    kept = {name: entry for name, entry in state.slots.items() if name != slot}
+    path = product.path("slots.json")
+    cleared = ops.write_durably(path, records.render_slots(kept)) if slot in state.slots else ()
+    filled = dict(kept)
+    filled[slot] = record
+    return (
+        cleared
+        + ops.copy_durably(product.path(slot), source, record.sha256, record.size)
+        + ops.write_durably(path, records.render_slots(filled))
+    )
+
+
+def plan_relink(product: products.Product) -> ops.Plan:
+    """Make the entrypoint a link to `current`; what stood there is replaced in one rename."""
+    return ops.link_durably(product.entrypoint, product.path("current"))
+
+
+def plan_adopt(product: products.Product, state: settles.State, record: records.SlotRecord, source: str) -> ops.Plan:
+    """Take the file that starts today (or is being installed) into a slot, make it good and current, then relink.
+
+    Not in use yet: `good` and the records come before `current`, whose existence means "in use".
+    In use: the file at the entrypoint is what starts until the last step, so both links may move before it.
+    """
+    slot = free_slot(state)
+    floor = max(state.update.floor, product.base_floor, record.sequence)
+    update = state.update._replace(floor=floor)
+    return (
+        _fill(product, state, slot, record, source)
+        + ops.write_durably(product.path("update.json"), records.render_update(update))
+        + ops.link_durably(product.path("good"), slot)
+        + ops.link_durably(product.path("current"), slot)
+        + plan_relink(product)
+    )
+
+
+def plan_stage(
+    product: products.Product, state: settles.State, record: records.SlotRecord, newest_issued: int
+) -> ops.Plan:
+    """Put verified bytes into the free slot and look at them there; nothing that starts is touched."""
+    slot = free_slot(state)
+    update = state.update._replace(newest_issued=max(state.update.newest_issued, newest_issued))
+    noted = () if update == state.update else ops.write_durably(product.path("update.json"), records.render_update(update))
+    return noted + _fill(product, state, slot, record, STAGED)
+
+
+def plan_swap(product: products.Product, state: settles.State, trial: trials.Trial) -> ops.Plan:
+    """Start the trial of the bytes in `trial.to_slot` (the order of DESIGN 4)."""
+    return (
+        ops.link_durably(product.path("back"), trial.from_slot)
+        + ops.write_durably(product.path("trial.log"), trials.LOG_HEADER)
+        + ops.write_durably(product.path("trial"), trials.render_trial(trial))
+        + (ops.Arm(),)
+        + ops.link_durably(product.path("current"), trial.to_slot)
+        + (ops.Restart(),)
+    )
+
+
+def _last(trial: Optional[trials.Trial], state: str, end: End, version: str) -> records.Last:
+    return records.Last(
+        trial_id=trial.trial_id if trial is not None else "",
+        state=state,
+        code=end.code,
+        why=end.why,
+        from_version=trial.from_version if trial is not None else "",
+        to_version=version,
+        at=end.at,
+    )
+
+
+def plan_finish_confirm(
+    product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
+) -> ops.Plan:
+    """What follows a won confirmation: floor, `good`, then the record goes. May be carried out any number of times."""
+    slot = settles.new_slot(state, trial) if trial is not None else (state.current or free_slot(state))
+    known = state.slots.get(slot or "")
+    sequence = trial.sequence if trial is not None else (known.sequence if known is not None else 0)
+    version = trial.to_version if trial is not None else (known.version if known is not None else "")
+    floor = max(state.update.floor, product.base_floor, sequence)
+    update = state.update._replace(floor=floor, last=_last(trial, "confirmed", end, version))
+    return (
+        ops.write_durably(product.path("update.json"), records.render_update(update))
+        + ops.link_durably(product.path("good"), str(slot))
+        + ops.unlink_durably(product.slots_dir, "trial.confirm", *_OWN_NAMES, "back")
+    )
+
+
+def plan_confirm(product: products.Product, state: settles.State, trial: trials.Trial, end: End) -> ops.Plan:
+    """Win the end of the trial for the new release, and finish."""
+    claim = (ops.Claim(product.path("trial"), product.path("trial.confirm")), ops.SyncDir(product.slots_dir))
+    return claim + plan_finish_confirm(product, state, trial, end)
+
+
+def _return_links(product: products.Product, state: settles.State) -> ops.Plan:
+    if state.current == state.good or state.good is None:
+        return ()
+    ready = () if state.back == state.good else ops.link_durably(product.path("back"), state.good)
+    moved = ops.Rename(product.path("back"), product.path("current"))
+    return (*ready, moved, ops.SyncDir(product.slots_dir))
+
+
+def _record_failure(
+    product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
+) -> ops.Plan:
+    known = state.slots.get(settles.new_slot(state, trial) or "")
+    version = trial.to_version if trial is not None else (known.version if known is not None else "")
+    if end.code == codes.NEVER_STARTED:
+        update = state.update._replace(last=_last(trial, "abandoned", end, version))
+    else:
+        update = state.update._replace(last=_last(trial, "rolled-back", end, version))
+    if end.code != codes.NEVER_STARTED and version:
+        sha256 = trial.to_sha256 if trial is not None else (known.sha256 if known is not None else "")
+        sequence = trial.sequence if trial is not None else (known.sequence if known is not None else 0)
+        failure = records.Failed(version, end.code, end.why, sequence, sha256, end.at)
+        update = records.with_failure(update, failure)
+    return ops.write_durably(product.path("update.json"), records.render_update(update))
+
+
+def plan_finish_revert(
+    product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
+) -> ops.Plan:
+    """What follows a won going back: links, restart if they had not moved, the failure's record, then the claim goes.
+
+    With a broken record nothing is written over it (I3): the claim stays, and a repair finishes this.
+    """
+    moved = _return_links(product, state)
+    restarted = (ops.Restart(),) if moved else ()
+    if state.broken is not None:
+        return moved + restarted
+    tidied = ops.unlink_durably(product.slots_dir, "trial.revert", *_OWN_NAMES, "back")
+    return moved + restarted + _record_failure(product, state, trial, end) + tidied
+
+
+def plan_go_back(
+    product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
+) -> ops.Plan:
+    """Win the end of the trial for the good release, and finish. With no record to claim, only finish."""
+    if state.trial is None:
+        return plan_finish_revert(product, state, trial, end)
+    reverted = product.path("trial.revert")
+    claim: ops.Plan = (
+        ops.Claim(product.path("trial"), reverted),
+        ops.Append(reverted, f"REASON={end.code}\n".encode("ascii")),
+        ops.Sync(reverted),
+        ops.SyncDir(product.slots_dir),
+    )
+    return claim + plan_finish_revert(product, state, trial, end)
+
+
+def plan_abandon(
+    product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
+) -> ops.Plan:
+    """Clear an update that never started; it may be tried again. Links are set right where a cut left them apart."""
+    links = _return_links(product, state)
+    noted: ops.Plan = ()
+    if state.broken is None:
+        noted = _record_failure(product, state, trial, end._replace(code=codes.NEVER_STARTED))
+    return links + noted + ops.unlink_durably(product.slots_dir, "trial", *_OWN_NAMES, "back")

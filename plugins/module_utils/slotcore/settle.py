@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a start, or a command, does with an update in flight (seed 000 "Settle and confirm"; node.md, section 4).
+
+Rules:
+- Decided from where the links point and from the record's name, never from the version that a process claims.
+- The name of the record says who won the end of the trial (I12); whoever comes later finishes that.
+- A cut before `current` moved is an abandoned update, not a failed version.
+- A bad or lost record, while `current` is not `good`, is past its deadline (I2).
+- Deadlines are uptime in one boot (I10); another boot is a new length while boots are left (I7).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Optional, Tuple
+
+from . import codes, records
+from . import product as products
+from . import trial as trials
+
+
+class Clock(NamedTuple):
+    """One reading of this boot: whole seconds of /proc/uptime, and the boot's id."""
+
+    uptime_s: int
+    boot_id: str
+
+
+class State(NamedTuple):
+    """All that one look at a slots directory and its entrypoint found; links by the slot they name, None when missing or odd."""
+
+    current: Optional[str] = None
+    good: Optional[str] = None
+    back: Optional[str] = None
+    in_use: bool = False
+    """Whether the name `current` exists, whatever it is."""
+    entrypoint: str = "missing"
+    """`missing`, `file`, `ours` (a link to `current`) or `elsewhere`."""
+    trial: Optional[bytes] = None
+    confirm: Optional[bytes] = None
+    revert: Optional[bytes] = None
+    log: bytes = b""
+    sources: bytes = b""
+    slots: records.Slots = {}
+    update: records.Update = records.Update()
+    broken: Optional[Tuple[str, str]] = None
+    """The record that cannot be read, and why; `slots` or `update` is then empty and must not be written."""
+
+
+class Action(enum.Enum):
+    """What to do about the update in flight."""
+
+    NONE = "none"
+    AWAIT = "await"
+    GO_BACK = "go-back"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+    FINISH_REVERT = "finish-revert"
+    FINISH_CONFIRM = "finish-confirm"
+
+
+class Settlement(NamedTuple):
+    """The action, its reason's code, and the trial when its record could be read."""
+
+    action: Action
+    reason: str
+    trial: Optional[trials.Trial] = None
+
+
+def deadline_reason(trial: trials.Trial, clock: Clock) -> Optional[str]:
+    """Why the trial is over, or None while it has time left."""
+    if trial.boot_id != clock.boot_id:
+        return None if trial.boots_left > 0 else codes.NO_BOOTS_LEFT
+    return codes.DEADLINE_PASSED if clock.uptime_s >= trial.deadline_s else None
+
+
+def left_s(trial: trials.Trial, clock: Clock) -> int:
+    """Seconds until the trial's deadline; the whole length when it will be given anew in this boot."""
+    if trial.boot_id != clock.boot_id:
+        return trial.length_s if trial.boots_left > 0 else 0
+    return max(0, trial.deadline_s - clock.uptime_s)
+
+
+def _without_record(state: State) -> Settlement:
+    if state.current == state.good:
+        return Settlement(Action.NONE, codes.OK)
+    if state.entrypoint == "file":
+        return Settlement(Action.ABANDONED, codes.NEVER_STARTED)  # a cut while adopting: the file is what starts
+    return Settlement(Action.GO_BACK, codes.LOST_RECORD)
+
+
+def _with_trial(state: State, data: bytes, clock: Clock) -> Settlement:
+    trial = trials.parse_trial(data)
+    if state.current == state.good:
+        if trials.was_started(state.log):
+            return Settlement(Action.FAILED, codes.DID_NOT_START, trial)
+        return Settlement(Action.ABANDONED, codes.NEVER_STARTED, trial)
+    if trial is None or state.current != trial.to_slot:
+        return Settlement(Action.GO_BACK, codes.BAD_RECORD, trial)
+    over = deadline_reason(trial, clock)
+    if over is not None:
+        return Settlement(Action.GO_BACK, over, trial)
+    return Settlement(Action.AWAIT, codes.TRIAL_PENDING, trial)
+
+
+def decide(state: State, clock: Clock) -> Settlement:
+    """The row of node.md's settle table that `state` is in. A claimed end comes first, whatever the links say."""
+    if not state.in_use:
+        return Settlement(Action.NONE, codes.OK)
+    if state.confirm is not None:
+        return Settlement(Action.FINISH_CONFIRM, codes.OK, trials.parse_trial(state.confirm))
+    if state.revert is not None:
+        trial, reason = trials.parse_revert(state.revert)
+        return Settlement(Action.FINISH_REVERT, reason or codes.DID_NOT_START, trial)
+    if state.trial is not None:
+        return _with_trial(state, state.trial, clock)
+    return _without_record(state)
+
+
+def new_slot(state: State, trial: Optional[trials.Trial]) -> Optional[str]:
+    """The slot on trial: as recorded, else the one that is not good."""
+    if trial is not None:
+        return trial.to_slot
+    if state.good is None:
+        return None
+    return products.other_slot(state.good)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `update` answers, as one JSON-ready value and as seed 000's lines (seed 000 "bcd update"; node.md, section 6).
+
+Rules:
+- A pure function of one look at the host; every key is always there, whatever the state (field case H11).
+- A broken record or configuration shows as such; it never makes the rest unreadable (I3, I8).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from . import codes, outcome, proof, records
+from . import product as products
+from . import settle as settles
+from . import trial as trials
+
+
+class Unit(NamedTuple):
+    """What systemd says of the product's unit."""
+
+    active: str = "unknown"
+    sub: str = ""
+    main_pid: int = 0
+    restarts: int = 0
+
+
+class Lock(NamedTuple):
+    """Who holds the lock and for how long (seconds)."""
+
+    pid: int
+    age_s: int
+    what: str
+
+
+class Host(NamedTuple):
+    """The rest of one look: what runs, the unit, the lock, and what is wrong with the configuration."""
+
+    version: str
+    sequence: int
+    unit: Unit
+    lock: Optional[Lock]
+    problems: Tuple[str, ...]
+
+
+def floor_of(product: products.Product, state: settles.State) -> int:
+    """The effective floor: the highest of the configured, the embedded and the recorded sequence."""
+    return max(product.base_floor, state.update.floor)
+
+
+def trial_as_json(
+    product: products.Product, state: settles.State, trial: trials.Trial, clock: settles.Clock
+) -> Dict[str, Any]:
+    """A trial in flight, with the time and the boots that it has left and the sources still missing."""
+    return {
+        "id": trial.trial_id,
+        "from": trial.from_version,
+        "to": trial.to_version,
+        "from_slot": trial.from_slot,
+        "to_slot": trial.to_slot,
+        "sequence": trial.sequence,
+        "left_s": settles.left_s(trial, clock),
+        "length_s": trial.length_s,
+        "boots_left": trial.boots_left,
+        "missing": list(proof.missing_sources(product.confirm_sources, state.sources, trial.trial_id)),
+    }
+
+
+def _slots_as_json(state: settles.State) -> Dict[str, Any]:
+    other = products.other_slot(state.current) if state.current else None
+    answer: Dict[str, Any] = {
+        "in_use": state.in_use,
+        "current": state.current,
+        "good": state.good,
+        "other": other,
+    }
+    for slot in products.SLOTS:
+        entry = state.slots.get(slot)
+        answer[slot] = entry._asdict() if entry is not None else None
+    return answer
+
+
+def as_json(product: products.Product, state: settles.State, clock: settles.Clock, host: Host) -> Dict[str, Any]:
+    """The answer of `update --json`."""
+    settlement = settles.decide(state, clock)
+    trial = settlement.trial if settlement.action is settles.Action.AWAIT else None
+    shown, code = outcome.state_now(settlement, state.update, host.unit.active == "active")
+    broken = state.broken
+    if broken is not None:
+        code = codes.BROKEN_RECORD
+    elif host.problems:
+        code = codes.BAD_CONFIG
+    return {
+        "spec": 1,
+        "product": product.name,
+        "changed": False,
+        "state": shown,
+        "code": code,
+        "message": "",
+        "version": host.version,
+        "sequence": host.sequence,
+        "floor": floor_of(product, state),
+        "pins": len(product.pins),
+        "threshold": product.threshold,
+        "slots": _slots_as_json(state),
+        "trial": trial_as_json(product, state, trial, clock) if trial is not None else None,
+        "pending": settlement.action.value,
+        "failed": [entry._asdict() for entry in state.update.failed],
+        "last": records.last_as_json(state.update.last),
+        "lock": host.lock._asdict() if host.lock is not None else None,
+        "broken": {"file": broken[0], "why": broken[1]} if broken is not None else None,
+        "unit": dict(host.unit._asdict(), name=product.unit),
+        "config_problems": list(host.problems),
+    }
+
+
+def _version_in(answer: Dict[str, Any], slot: Optional[str]) -> str:
+    entry = answer["slots"].get(slot) if slot else None
+    return entry["version"] if entry else "empty"
+
+
+def _slots_line(answer: Dict[str, Any], entrypoint: str) -> str:
+    slots = answer["slots"]
+    if not slots["in_use"]:
+        return f"slots: not in use yet (the first update adopts {entrypoint})"
+    current, other = slots["current"], slots["other"]
+    return (
+        f"slots: current {current or 'missing'} ({_version_in(answer, current)}), "
+        f"other {other or 'missing'} ({_version_in(answer, other)})"
+    )
+
+
+def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
+    """The lines of `update` for people, from its JSON answer."""
+    pins = answer["pins"]
+    shown = [
+        f"version {answer['version']}, release floor {answer['floor']}, "
+        f"{pins} release pin{'' if pins == 1 else 's'} (threshold {answer['threshold']})",
+        _slots_line(answer, entrypoint),
+    ]
+    trial = answer["trial"]
+    if trial is not None:
+        shown.append(
+            f"pending: {trial['from']} -> {trial['to']}, trial, {trial['left_s']} s and {trial['boots_left']} boots left, "
+            f"waiting for {', '.join(trial['missing']) or 'proof'}"
+        )
+    elif answer["pending"] != "none":
+        shown.append(f"pending: {answer['pending']}, finished by the next start or command")
+    if answer["lock"] is not None:
+        shown.append(f"busy: {answer['lock']['what']}, process {answer['lock']['pid']}, for {answer['lock']['age_s']} s")
+    if answer["broken"] is not None:
+        shown.append(f"broken: {answer['broken']['file']}: {answer['broken']['why']}; updates are refused")
+    shown.extend(f"configuration: {problem}; updates are refused" for problem in answer["config_problems"])
+    shown.extend(f"failed: {entry['version']} ({entry['why']})" for entry in answer["failed"])
+    return shown
