@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# Every target sets up what it needs by itself. See make help.
+
+VERSION ?= 0.1.0
+SEQUENCE ?= 1
+
+export PATH := $(CURDIR)/.build/venv/bin:$(PATH)
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.build/cache/pycache
+export ANSIBLE_COLLECTIONS_PATH := $(CURDIR)/.build/collections
+export ANSIBLE_HOME := $(CURDIR)/.build/home/.ansible
+export ANSIBLE_NOCOWS := 1
+
+PYTHON := .build/venv/bin/python
+PYTEST := $(PYTHON) -m pytest
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup setup-hosts lint fix core unit host test e2e demo bench agent clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: setup-hosts ## three real hosts: install, upgrade in waves, a bad release that goes back (root; KEEP=1 keeps them)
+	@$(PYTHON) tests/demo/demo.py
+
+test: lint unit host ## everything that must pass before a change lands
+
+setup: ## install what lint and unit tests need (into .build, and missing Debian packages)
+	@tools/setup
+
+setup-hosts: ## as setup, and what real test hosts need
+	@tools/setup --hosts
+
+lint: setup ## ruff, mypy, shellcheck, yamllint, ansible-lint, changelog
+	@tools/lint
+
+fix: setup ## let ruff format and repair what it can
+	@ruff format .
+	@ruff check --fix .
+
+core: setup ## the pure engine's tests, with full branch coverage
+	@$(PYTEST) -q tests/core --cov --cov-report=term
+
+unit: core ## tests of the engine, of the agent as a process, and of the collection's plugins
+	@$(PYTEST) -q tests/agent
+	@$(PYTEST) -q tests/unit
+
+host: setup-hosts ## one real host (bookworm), end to end (root)
+	@$(PYTEST) -m host tests/e2e -k bookworm
+
+e2e: setup-hosts ## real hosts of all three suites, end to end (root, long)
+	@$(PYTEST) -m "host or hosts" tests/e2e
+
+bench: setup-hosts ## speed and memory, as ratios, into build/bench.json (root)
+	@$(PYTHON) tests/bench/bench.py
+
+agent: setup ## build the agent: make agent VERSION=1.1.0 SEQUENCE=2
+	@$(PYTHON) agent/build.py --version $(VERSION) --sequence $(SEQUENCE)
+
+clean: ## remove everything that make made in this checkout
+	@rm -rf .build build dist .hypothesis .ansible .ruff_cache .mypy_cache .pytest_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
