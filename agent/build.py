@@ -61,7 +61,7 @@ def check_label(label: Label) -> None:
     sys.path.insert(0, str(MODULE_UTILS))
     from slotcore import semver
 
-    if not semver.is_valid(label.version):
+    if not semver.is_version(label.version):
         raise CannotBuild("--version %r is no semantic version (like 1.2.3 or 1.2.3-rc.1)" % label.version)
     if not 1 <= label.sequence <= MAX_SEQUENCE:
         raise CannotBuild("--sequence %d is not between 1 and %d" % (label.sequence, MAX_SEQUENCE))
