@@ -128,10 +128,10 @@ def load(text: Union[str, bytes, None], name: str) -> Tuple[Config, Tuple[str, .
         for entry in section.entries:
             key = _BY_NAME.get((section.name, entry.key))
             what = problem(key, entry.value) if key else _unknown(section.name, entry.key)
-            if what:
+            if key is None or what:
                 problems.append("%s:%d: %s: %s" % (name, entry.line, toml.label(section.name, entry.key), what))
                 bad.add(entry.key)
-            elif key:
+            else:
                 values[key.name] = setting(key, entry.value)
     config = Config._make(values[field] for field in Config._fields)
     problems += ["%s: %s" % (name, text) for keys, text in _disagreements(config) if not keys & bad]
