@@ -91,6 +91,8 @@ NOT_PROVEN = _code("not-proven", REFUSAL, "no proof that the unit's main process
 TRIAL_OVER = _code("trial-over", REFUSAL, "the trial has ended already")
 NO_TRIAL = _code("no-trial", REFUSAL, "no trial is pending")
 WRONG_TRIAL = _code("wrong-trial", REFUSAL, "another trial is pending than the one named")
+WRONG_SOURCE = _code("wrong-source", REFUSAL, "who confirms is not a confirmation source of this host")
+UNKNOWN_PRODUCT = _code("unknown-product", REFUSAL, "no product of this name is configured on this host")
 IN_PROGRESS = _code("in-progress", RETRYABLE, "another command holds the lock")
 TRIAL_PENDING = _code("trial-pending", RETRYABLE, "a trial is pending and must end first")
 DOWNLOAD_FAILED = _code("download-failed", RETRYABLE, "the download did not succeed")
@@ -108,6 +110,7 @@ NEVER_STARTED = _code("never-started", OUTCOME, "the update ended before the rel
 UNIT_FAILED = _code("unit-failed", OUTCOME, "the unit failed and systemd does not restart it")
 UNIT_STOPPED = _code("unit-stopped", OUTCOME, "the release exited and systemd does not restart it")
 OPERATOR = _code("operator", OUTCOME, "an operator asked to go back")
+DID_NOT_START = _code("did-not-start", OUTCOME, "the release went back and nobody could write down why")
 NOT_CONFIRMED = _code("not-confirmed", OUTCOME, "the trial is not confirmed yet, or its end is not known here")
 OK = _code("ok", OUTCOME, "all is well")
 
