@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Base trees: built once for each suite and recipe, then only read.
+
+- A tree appears in the cache by one rename, so a killed build leaves none.
+- One build of a suite runs at a time on a machine; the others wait for it and use its tree.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sys
+
+from hosts import errors, process, recipe, records, settings
+
+
+def path_of(suite: str) -> pathlib.Path:
+    """Where the tree of a suite is, or will be."""
+    if suite not in settings.SUITES:
+        raise errors.HostError(f"{suite!r} is no suite: use one of {', '.join(settings.SUITES)}")
+    return settings.cache_dir() / recipe.tree_name(suite)
+
+
+def ensure(suite: str) -> pathlib.Path:
+    """Return the base tree of a suite, building it first when the cache has none."""
+    tree = path_of(suite)
+    if tree.is_dir():
+        return tree
+    with records.locked(settings.cache_dir() / f"{suite}.lock", settings.BUILD_TIMEOUT_S):
+        if not tree.is_dir():
+            _build(suite, tree)
+    return tree
+
+
+def _build(suite: str, tree: pathlib.Path) -> None:
+    print(f"hosts: building the {suite} base tree (about half a minute)", file=sys.stderr)
+    fresh = tree.with_name(f".{suite}.building")
+    options = recipe.apt_options(process.tool("apt-config", "dump"))
+    failures = []
+    for mirror in _mirrors():
+        shutil.rmtree(fresh, ignore_errors=True)
+        try:
+            process.tool(*recipe.build_command(suite, str(fresh), mirror, options), timeout_s=settings.BUILD_TIMEOUT_S)
+        except errors.HostError as error:
+            failures.append(f"{mirror}: {error}")
+            continue
+        finish(fresh)
+        os.rename(fresh, tree)
+        return
+    shutil.rmtree(fresh, ignore_errors=True)
+    said = "; ".join(failures)
+    raise errors.HostError(f"cannot build {suite}: set SLOTWARD_HOSTS_MIRROR to a mirror that has it ({said})")
+
+
+def _mirrors() -> list[str]:
+    chosen = os.environ.get("SLOTWARD_HOSTS_MIRROR")
+    if chosen:
+        return [chosen]
+    apt = pathlib.Path("/etc/apt")
+    files = [apt / "sources.list", *sorted(apt.glob("sources.list.d/*.list")), *sorted(apt.glob("sources.list.d/*.sources"))]
+    text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
+    return [recipe.mirror_of(text), recipe.ARCHIVE]
+
+
+def finish(tree: pathlib.Path) -> None:
+    """Turn a fresh Debian tree into a base: no keys, no identity, quiet units, sshd for keys only."""
+    for name in recipe.REMOVED:
+        (tree / name).unlink(missing_ok=True)
+    for key in (tree / "etc/ssh").glob("ssh_host_*"):
+        key.unlink()
+    (tree / "etc/resolv.conf").write_text("", encoding="ascii")
+    (tree / "etc/ssh/sshd_config.d/slotward-hosts.conf").write_text(recipe.SSHD, encoding="ascii")
+    (tree / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
+    for unit in recipe.MASKED:
+        link = tree / "etc/systemd/system" / unit
+        link.unlink(missing_ok=True)
+        link.symlink_to("/dev/null")
+
+
+def remove_all() -> None:
+    """Remove every base tree of the cache."""
+    for suite in settings.SUITES:
+        with records.locked(settings.cache_dir() / f"{suite}.lock", settings.BUILD_TIMEOUT_S):
+            for tree in [*settings.cache_dir().glob(f"{suite}-*"), *settings.cache_dir().glob(f".{suite}.*")]:
+                process.tool("rm", "-rf", "--one-file-system", str(tree), timeout_s=600)
