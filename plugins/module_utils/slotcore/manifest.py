@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The release manifest: which files make one version of a product, and which keys may sign for it.
+
+Rules:
+
+* Published form: ``{"manifest": <base64 of the body>, "signatures": [{"kid": ..., "sig": <base64>}]}``.
+* The body has exactly the fields of ``BODY_FIELDS``, spelled exactly, plus those of ``OPTIONAL_FIELDS``.
+* Lists hold distinct things: key ids, keys (by their SPKI) and artifact names.
+* A key's SPKI is the one DER encoding of a P-256 or an Ed25519 key, so that equal keys are equal bytes.
+* The shape is judged here; whether the body is canonical is judged after the signatures (``signatures.py``).
+* Every error names the field by its path, such as ``artifacts[1].sha256``.
+"""
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Optional, Tuple
+
+from . import fields, rfc3339
+
+TYPE = "slotward.release"
+SPEC = 1
+MAX_BODY = 1 << 20
+MAX_PUBLISHED = 2 << 20
+MAX_KEYS = 16
+MAX_SIGNATURES = 16
+DEFAULT_CHANNEL = "stable"
+
+BODY_FIELDS = ("artifacts", "expiresAt", "issuedAt", "keys", "product", "sequence", "spec", "type", "version")
+OPTIONAL_FIELDS = ("channel", "minFrom")
+ARTIFACT_FIELDS = ("name", "platform", "sha256", "size")
+OPTIONAL_ARTIFACT_FIELDS = ("kind", "variant")
+KINDS = ("binary", "tar.gz")
+
+# An uncompressed point on P-256 and a raw Ed25519 key, each behind the only DER header it can have.
+SPKI_SHAPES = {
+    "ES256": (bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004"), 64),
+    "EdDSA": (bytes.fromhex("302a300506032b6570032100"), 32),
+}
+
+_PRODUCT = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_KID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
+_KID_RULE = "1 to 128 letters, digits and . _ : + / = -"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,254}")
+_PLATFORM = re.compile(r"[a-z][a-z0-9]{0,31}-[a-z0-9][a-z0-9_]{0,31}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+_CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,31}")
+
+
+BadManifest = fields.BadField
+
+
+class Signature(NamedTuple):
+    """One signature of the published form."""
+
+    kid: str
+    sig: bytes
+
+
+class Published(NamedTuple):
+    """The published form: the body's bytes as signed, and the signatures."""
+
+    body: bytes
+    signatures: Tuple[Signature, ...]
+
+
+class Key(NamedTuple):
+    """A key that may sign this release; `spki` is DER."""
+
+    kid: str
+    alg: str
+    spki: bytes
+
+
+class Artifact(NamedTuple):
+    """One file of the release."""
+
+    name: str
+    platform: str
+    sha256: str
+    size: int
+    kind: str = "binary"
+    variant: Optional[str] = None
+
+
+class Manifest(NamedTuple):
+    """The body; times are seconds since 1970."""
+
+    product: str
+    version: str
+    sequence: int
+    issued_at: int
+    expires_at: int
+    keys: Tuple[Key, ...]
+    artifacts: Tuple[Artifact, ...]
+    channel: str = DEFAULT_CHANNEL
+    min_from: Optional[str] = None
+
+
+def parse_published(data: bytes) -> Published:
+    """The published form in `data`, in any JSON spelling of it."""
+    value = fields.read(data, "the published manifest", MAX_PUBLISHED)
+    found = fields.Fields(value, "", ("manifest", "signatures"))
+    return Published(found.binary("manifest"), tuple(_signature(*item) for item in found.items("signatures")))
+
+
+def parse_body(data: bytes) -> Tuple[Manifest, object]:
+    """The manifest in `data`, and the JSON value it was read from."""
+    value = fields.read(data, "the manifest", MAX_BODY)
+    found = fields.Fields(value, "", BODY_FIELDS, OPTIONAL_FIELDS)
+    if found.text("type") != TYPE:
+        raise found.bad("type", ascii(TYPE))
+    if found.integer("spec") != SPEC:
+        raise found.bad("spec", "%d (a newer agent may read it)" % SPEC)
+    body = Manifest(
+        product=found.matching("product", _PRODUCT, "1 to 64 of a-z, 0-9 and -, a letter first"),
+        version=found.version("version"),
+        sequence=found.integer("sequence"),
+        issued_at=found.time("issuedAt"),
+        expires_at=found.time("expiresAt"),
+        keys=tuple(_key(*item) for item in found.items("keys")),
+        artifacts=tuple(_artifact(*item) for item in found.items("artifacts")),
+        channel=found.optional("channel", _CHANNEL, "1 to 32 letters, digits, _, / and -") or DEFAULT_CHANNEL,
+        min_from=found.version("minFrom") if "minFrom" in found else None,
+    )
+    _check_whole(body)
+    return body, value
+
+
+def alg_of(spki: bytes) -> Optional[str]:
+    """The algorithm that a public key in DER is for, or None when it is for none that a manifest takes."""
+    for alg, (header, rest) in SPKI_SHAPES.items():
+        if spki.startswith(header) and len(spki) == len(header) + rest:
+            return alg
+    return None
+
+
+def _check_whole(body: Manifest) -> None:
+    """Rules that need more than one field."""
+    if body.expires_at <= body.issued_at:
+        times = (rfc3339.render(body.expires_at), rfc3339.render(body.issued_at))
+        raise BadManifest("expiresAt %s is not after issuedAt %s" % times)
+    if not 1 <= len(body.keys) <= MAX_KEYS:
+        raise BadManifest("keys must be 1 to %d, not %d" % (MAX_KEYS, len(body.keys)))
+    if not body.artifacts:
+        raise BadManifest("artifacts must be at least one, not 0")
+    fields.distinct("keys", "kid", [key.kid for key in body.keys])
+    fields.distinct("keys", "spki", [key.spki for key in body.keys])
+    fields.distinct("artifacts", "name", [artifact.name for artifact in body.artifacts])
+
+
+def _signature(path: str, item: object) -> Signature:
+    found = fields.Fields(item, path, ("kid", "sig"))
+    return Signature(found.matching("kid", _KID, _KID_RULE), found.binary("sig"))
+
+
+def _key(path: str, item: object) -> Key:
+    found = fields.Fields(item, path, ("alg", "kid", "spki"))
+    key = Key(found.matching("kid", _KID, _KID_RULE), found.text("alg"), found.binary("spki"))
+    if key.alg not in SPKI_SHAPES:
+        raise found.bad("alg", "ES256 or EdDSA")
+    if alg_of(key.spki) != key.alg:
+        raise BadManifest("%s is not a plain %s public key in DER" % (found.path("spki"), key.alg))
+    return key
+
+
+def _artifact(path: str, item: object) -> Artifact:
+    found = fields.Fields(item, path, ARTIFACT_FIELDS, OPTIONAL_ARTIFACT_FIELDS)
+    kind = found.text("kind") if "kind" in found else KINDS[0]
+    if kind not in KINDS:
+        raise found.bad("kind", " or ".join(KINDS))
+    return Artifact(
+        name=found.matching("name", _NAME, "a plain file name of letters, digits, . _ + and -"),
+        platform=found.matching("platform", _PLATFORM, "os-arch, such as linux-amd64"),
+        sha256=found.matching("sha256", _SHA256, "64 lower-case hexadecimal digits"),
+        size=found.integer("size"),
+        kind=kind,
+        variant=found.optional("variant", _VARIANT, "1 to 32 of a-z, 0-9, _ and -"),
+    )

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the control side hands a host: a version, where its file is, and the manifest that vouches for it.
+
+Rules:
+
+* A target has exactly its five fields, all strings; ``signature`` is the published manifest as text.
+* The digest may be written in capitals; from here on it is lower case.
+* The file that a host runs is named ``<product>_<version>_<os>_<arch>``.
+"""
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Optional
+
+from . import codes, fields
+
+MAX_BYTES = 6 << 20
+
+_PLATFORM_END = re.compile(r".+_([a-z][a-z0-9]*)_([a-z0-9]+)")
+
+
+class Target(NamedTuple):
+    """The control side's word to a host."""
+
+    product: str
+    version: str
+    url: str
+    sha256: str
+    signature: str
+
+
+def parse(data: bytes) -> Target:
+    """The target in `data`.
+
+    Raises:
+        codes.Refused: `bad-target`, naming the field.
+
+    """
+    try:
+        names = Target._fields
+        found = fields.Fields(fields.read(data, "the target", MAX_BYTES), "", names)
+        target = Target(*(found.text(name) for name in names))
+    except fields.BadField as error:
+        raise codes.Refused(codes.Refusal(codes.BAD_TARGET, "the target is malformed: %s" % error)) from None
+    return target._replace(sha256=target.sha256.lower())
+
+
+def artifact_name(product: str, version: str, platform: str) -> str:
+    """The name of the file that a host of `platform` (``os-arch``) runs."""
+    return "%s_%s_%s" % (product, version, platform.replace("-", "_", 1))
+
+
+def platform_of(name: str) -> Optional[str]:
+    """The platform that a file name ends with, or None."""
+    match = _PLATFORM_END.fullmatch(name)
+    return "%s-%s" % match.groups() if match else None
