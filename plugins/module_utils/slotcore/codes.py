@@ -9,6 +9,7 @@ Rules:
   ``BrokenRecord`` and ``BadConfig`` wait for an operator. A bug is none of them.
 * Texts are lower case, name both values and the way out, and have no final period.
 """
+
 from __future__ import annotations
 
 from typing import Dict, NamedTuple, Sequence, Tuple
@@ -61,6 +62,7 @@ BAD_KEY = _code("bad-key", REFUSAL, "a key file cannot be used: format, kind, pa
 BAD_RELEASE = _code("bad-release", REFUSAL, "the values given do not make a release")
 RELEASES_DIFFER = _code("releases-differ", REFUSAL, "what is to be put together is of different releases")
 ALREADY_EXISTS = _code("already-exists", REFUSAL, "a file with other contents is there and is never overwritten")
+NOT_AGREED = _code("not-agreed", REFUSAL, "nobody agreed to what would be signed")
 NO_CRYPTOGRAPHY = _code("no-cryptography", REFUSAL, "the Python library cryptography is missing or too old")
 CANNOT_READ = _code("cannot-read", REFUSAL, "a file cannot be read")
 CANNOT_WRITE = _code("cannot-write", REFUSAL, "a file cannot be written")
@@ -85,6 +87,13 @@ NOEXEC = _code("noexec", REFUSAL, "programs cannot run from the slots directory"
 READ_ONLY = _code("read-only", REFUSAL, "the filesystem of the slots is read-only")
 OVERLAY = _code("overlay", REFUSAL, "the slots are on a filesystem that a reboot empties")
 BAD_URL = _code("bad-url", REFUSAL, "the download address is not one that this host takes")
+DOWNLOAD_REFUSED = _code(
+    "download-refused", REFUSAL, "the server's answer cannot become the artifact: asking again will not help"
+)
+UNTRUSTED_SERVER = _code(
+    "untrusted-server", REFUSAL, "the download server's certificate is not one that this host trusts"
+)
+NO_CA_ROOTS = _code("no-ca-roots", REFUSAL, "the host has no certificate authorities to check a download server with")
 NOT_ROOT = _code("not-root", REFUSAL, "the command changes the host and needs root")
 CLOCK_BEHIND = _code("clock-behind", RETRYABLE, "the clock is behind the newest release trusted here")
 NOT_PROVEN = _code("not-proven", REFUSAL, "no proof that the unit's main process runs the new slot's bytes")

@@ -135,6 +135,11 @@ def alg_of(spki: bytes) -> Optional[str]:
     return None
 
 
+def is_platform(text: str) -> bool:
+    """True when `text` is a platform such as ``linux-amd64``."""
+    return _PLATFORM.fullmatch(text) is not None
+
+
 def _check_whole(body: Manifest) -> None:
     """Rules that need more than one field."""
     if body.expires_at <= body.issued_at:
