@@ -18,6 +18,7 @@ from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple, Uni
 from . import codes, manifest, rfc3339, semver, signatures, target
 
 MAX_ARTIFACT = 512 << 20
+MAX_TARGET = target.MAX_BYTES
 Target = target.Target
 parse_target = target.parse
 artifact_name = target.artifact_name
@@ -68,7 +69,7 @@ class ManifestCheck(NamedTuple):
 
 def check(facts: Facts) -> Union[Verified, codes.Refusal]:
     """The release that `facts.target` asks for, or the first refusal."""
-    refusal = check_target(facts)
+    refusal = check_before_manifest(facts)
     if refusal:
         return refusal
     if not facts.target.signature:
@@ -84,7 +85,7 @@ def check(facts: Facts) -> Union[Verified, codes.Refusal]:
     return Verified(found.manifest, _artifacts(facts, found.manifest)[0], found.signers)
 
 
-def check_target(facts: Facts) -> Optional[codes.Refusal]:
+def check_before_manifest(facts: Facts) -> Optional[codes.Refusal]:
     """The first refusal of the rows that need no manifest.
 
     A host that holds the target's bytes in its other slot, above the floor, needs these alone to go back to them.
