@@ -87,13 +87,9 @@ NOEXEC = _code("noexec", REFUSAL, "programs cannot run from the slots directory"
 READ_ONLY = _code("read-only", REFUSAL, "the filesystem of the slots is read-only")
 OVERLAY = _code("overlay", REFUSAL, "the slots are on a filesystem that a reboot empties")
 BAD_URL = _code("bad-url", REFUSAL, "the download address is not one that this host takes")
-DOWNLOAD_REFUSED = _code(
-    "download-refused", REFUSAL, "the server's answer cannot become the artifact: asking again will not help"
-)
-UNTRUSTED_SERVER = _code(
-    "untrusted-server", REFUSAL, "the download server's certificate is not one that this host trusts"
-)
-NO_CA_ROOTS = _code("no-ca-roots", REFUSAL, "the host has no certificate authorities to check a download server with")
+DOWNLOAD_REFUSED = _code("download-refused", REFUSAL, "the server's answer cannot become the artifact, now or later")
+UNTRUSTED_SERVER = _code("untrusted-server", REFUSAL, "this host does not trust the download server's certificate")
+NO_CA_ROOTS = _code("no-ca-roots", REFUSAL, "this host has no authorities to check a download server with")
 NOT_ROOT = _code("not-root", REFUSAL, "the command changes the host and needs root")
 CLOCK_BEHIND = _code("clock-behind", RETRYABLE, "the clock is behind the newest release trusted here")
 NOT_PROVEN = _code("not-proven", REFUSAL, "no proof that the unit's main process runs the new slot's bytes")

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
 
-from . import codes, toml
-from .config_keys import Key, Kind, Setting, problem, render_table, setting
+from . import codes, config_keys, toml
 
 PATH = "/etc/slotward/config.toml"
 UPDATE = "update"
@@ -23,6 +22,9 @@ MAX_SEQUENCE = 999_999_999_999_999
 MAX_SOCKET_PATH = 107
 SOURCES = ("controller", "gateway", "probe")
 LEVELS = ("debug", "info", "warning", "error")
+
+Key = config_keys.Key
+Kind = config_keys.Kind
 
 
 class Config(NamedTuple):
@@ -115,7 +117,7 @@ _SECTIONS = tuple(dict.fromkeys(key.section for key in KEYS))
 def load(text: Union[str, bytes, None], name: str) -> Tuple[Config, Tuple[str, ...]]:
     """The configuration to run with, and every reason to refuse updates; no file is ``None``."""
     document, found = toml.scan(b"" if text is None else text, name)
-    values: Dict[str, Setting] = {key.name: key.default for key in KEYS}
+    values: Dict[str, config_keys.Setting] = {key.name: key.default for key in KEYS}
     problems = list(found)
     bad: Set[str] = set()
     for section in document.sections:
@@ -127,12 +129,12 @@ def load(text: Union[str, bytes, None], name: str) -> Tuple[Config, Tuple[str, .
             continue
         for entry in section.entries:
             key = _BY_NAME.get((section.name, entry.key))
-            what = problem(key, entry.value) if key else _unknown(section.name, entry.key)
+            what = config_keys.problem(key, entry.value) if key else _unknown(section.name, entry.key)
             if key is None or what:
                 problems.append("%s:%d: %s: %s" % (name, entry.line, toml.label(section.name, entry.key), what))
                 bad.add(entry.key)
             else:
-                values[key.name] = setting(key, entry.value)
+                values[key.name] = config_keys.setting(key, entry.value)
     config = Config._make(values[field] for field in Config._fields)
     problems += ["%s: %s" % (name, text) for keys, text in _disagreements(config) if not keys & bad]
     return config, tuple(problems)
@@ -153,7 +155,7 @@ def unreadable(name: str, why: str) -> Tuple[Config, Tuple[str, ...]]:
 
 def render_documentation() -> str:
     """The tables of ``docs/design/configuration.md``."""
-    return render_table(KEYS)
+    return config_keys.render_table(KEYS)
 
 
 def _unknown(section: str, name: str) -> str:
