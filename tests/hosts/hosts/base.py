@@ -58,7 +58,11 @@ def _mirrors() -> list[str]:
     if chosen:
         return [chosen]
     apt = pathlib.Path("/etc/apt")
-    files = [apt / "sources.list", *sorted(apt.glob("sources.list.d/*.list")), *sorted(apt.glob("sources.list.d/*.sources"))]
+    files = [
+        apt / "sources.list",
+        *sorted(apt.glob("sources.list.d/*.list")),
+        *sorted(apt.glob("sources.list.d/*.sources")),
+    ]
     text = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
     return [recipe.mirror_of(text), recipe.ARCHIVE]
 

@@ -104,14 +104,14 @@ def do_exec(args: Args) -> int:
     """Run a command in a host, without SSH."""
     requirements.check()
     argv = Host(args.run, args.name).enter_argv(args.command)
-    os.execvp(argv[0], argv)
+    os.execvp(argv[0], argv)  # noqa: S606 - the command takes this process's place
 
 
 def do_ssh(args: Args) -> int:
     """Log in to a host, or run a command there, by SSH."""
     requirements.check()
     argv = [*Host(args.run, args.name).ssh_args, *args.command]
-    os.execvp(argv[0], argv)
+    os.execvp(argv[0], argv)  # noqa: S606 - the command takes this process's place
 
 
 def do_list(args: Args) -> int:
@@ -165,7 +165,9 @@ def _owner(text: str) -> int:
     return int(text)
 
 
-def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], do: Callable[[Args], int]) -> argparse.ArgumentParser:
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], do: Callable[[Args], int]
+) -> argparse.ArgumentParser:
     text = (do.__doc__ or "").strip()
     parser = commands.add_parser(do.__name__.removeprefix("do_"), help=text.rstrip(".").lower(), description=text)
     parser.set_defaults(do=do)
@@ -176,9 +178,13 @@ def _add_up(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     up = _command(commands, do_up)
     up.add_argument("names", nargs="+", metavar="NAME")
     up.add_argument("--suite", choices=settings.SUITES, default="bookworm")
-    up.add_argument("--disk", type=_positive, metavar="MB", help="put /opt/slotward on a filesystem of its own, this big")
+    up.add_argument(
+        "--disk", type=_positive, metavar="MB", help="put /opt/slotward on a filesystem of its own, this big"
+    )
     up.add_argument("--inodes", type=_positive, metavar="N", help="with --disk: make it with (at least) N inodes")
-    up.add_argument("--bind", action="append", default=[], metavar="HERE:THERE", help="show a path of this machine in the host")
+    up.add_argument(
+        "--bind", action="append", default=[], metavar="HERE:THERE", help="show a path of this machine in the host"
+    )
 
 
 def parser() -> argparse.ArgumentParser:

@@ -12,7 +12,6 @@ import contextlib
 import os
 import pathlib
 import re
-import shlex
 import shutil
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from collections.abc import Sequence
 from hosts import errors, network, process, records
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[^\[]|\r")
+PROGRESS = re.compile(r"\[[ *]+\] (?!Job .*\(1s)")
 REBOOTED = 133
 # $1 is the container's control group; the rest is the command. Each start joins the group anew.
 KEEPER = f"""\
@@ -56,9 +56,19 @@ def command(record: records.Host, root: pathlib.Path) -> list[str]:
     """The command that boots a host."""
     machine = network.Link(record.number).machine
     return [
-        "systemd-nspawn", "--quiet", "--boot", f"--directory={root}", f"--machine={machine}",
-        f"--hostname={record.name}", "--register=no", "--keep-unit", f"--network-namespace-path=/run/netns/{machine}",
-        "--resolv-conf=off", "--timezone=off", "--link-journal=no", *(f"--bind={bind}" for bind in record.binds),
+        "systemd-nspawn",
+        "--quiet",
+        "--boot",
+        f"--directory={root}",
+        f"--machine={machine}",
+        f"--hostname={record.name}",
+        "--register=no",
+        "--keep-unit",
+        f"--network-namespace-path=/run/netns/{machine}",
+        "--resolv-conf=off",
+        "--timezone=off",
+        "--link-journal=no",
+        *(f"--bind={bind}" for bind in record.binds),
     ]
 
 
@@ -98,7 +108,7 @@ def _descendants(keeper: process.ProcessId | None) -> list[int]:
 def kill(keeper: process.ProcessId | None, machine: str) -> None:
     """End a container at once, as a power cut would: first the keeper, then what it started, then its group."""
     if keeper is not None:
-        family = [process.identify(pid) for pid in _descendants(keeper) if process.read_stat(pid)]
+        family = process.identify_all(_descendants(keeper))
         for member in (keeper, *reversed(family)):
             process.kill(member)
         for member in (keeper, *family):
@@ -116,8 +126,9 @@ def _empty(group: pathlib.Path, timeout_s: float = 30) -> None:
     while group.is_dir():
         for procs in group.rglob("cgroup.procs"):
             with contextlib.suppress(OSError):
-                for pid in filter(None, map(int, procs.read_text(encoding="ascii").split())):
-                    process.kill(process.identify(pid))
+                members = [int(pid) for pid in procs.read_text(encoding="ascii").split()]
+                for member in process.identify_all(pid for pid in members if pid > 0):
+                    process.kill(member)
         for directory, _, _ in os.walk(group, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
@@ -126,21 +137,21 @@ def _empty(group: pathlib.Path, timeout_s: float = 30) -> None:
         time.sleep(process.POLL_S / 5)
 
 
+def readable(console: str, lines: int) -> str:
+    """The last lines of a console's text, without colours, blank lines and progress bars."""
+    kept = (line.rstrip() for line in ESCAPES.sub("", console).splitlines())
+    return "\n".join([line for line in kept if line and not PROGRESS.match(line)][-lines:])
+
+
 def console_tail(console: pathlib.Path, lines: int = 25) -> str:
-    """The last lines of a host's console, without colours."""
+    """The last lines of a host's console log."""
     try:
-        text = console.read_text(encoding="utf-8", errors="replace")
+        return readable(console.read_text(encoding="utf-8", errors="replace"), lines)
     except FileNotFoundError:
         return "(no console log)"
-    return "\n".join(ESCAPES.sub("", text).splitlines()[-lines:])
 
 
 def enter_command(init: int, argv: Sequence[str], cwd: str, env: dict[str, str]) -> list[str]:
     """The command that runs another one inside a host, with a clean environment."""
     pairs = [f"{key}={value}" for key, value in env.items()]
     return ["nsenter", "-t", str(init), "-a", "/usr/bin/env", "-i", "-C", cwd, *pairs, *argv]
-
-
-def shown(argv: Sequence[str]) -> str:
-    """A command as one would type it."""
-    return shlex.join(argv)

@@ -13,6 +13,7 @@ import pathlib
 import uuid
 from collections.abc import Iterable
 from types import TracebackType
+from typing import Self
 
 from hosts import base, errors, inventory, network, process, reap, records, requirements, tree
 from hosts.host import Host
@@ -24,6 +25,7 @@ class Run:
     Args:
         run_id: a name that other processes can use too; left out, a fresh one.
         owner: the pid of the process that the hosts belong to; left out, this process; None for a run that is kept.
+
     """
 
     def __init__(self, run_id: str | None = None, owner: int | None = -1) -> None:
@@ -43,18 +45,27 @@ class Run:
         (self.directory / "known_hosts").touch()
         records.write(self.directory / "run.json", records.Run(self.id, owner))
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def up(
-        self, name: str, suite: str = "bookworm", *, disk_mb: int | None = None, inodes: int | None = None,
+        self,
+        name: str,
+        suite: str = "bookworm",
+        *,
+        disk_mb: int | None = None,
+        inodes: int | None = None,
         binds: Iterable[str] = (),
     ) -> Host:
         """Make a host and boot it; a host of that name that is there already is booted when it is down."""
-        wanted = records.Host(records.check_name(name), suite, 0, disk_mb=disk_mb, inodes=inodes, binds=check_binds(binds))
+        wanted = records.Host(
+            records.check_name(name), suite, 0, disk_mb=disk_mb, inodes=inodes, binds=check_binds(binds)
+        )
         if inodes is not None and disk_mb is None:
             raise errors.HostError("--inodes needs --disk: only a filesystem of its own has a number of inodes")
         source = base.ensure(suite)
@@ -85,10 +96,16 @@ class Run:
     def _check_same(there: records.Host, wanted: records.Host) -> None:
         """Refuse to take a host for what it is not."""
         if there.maker is not None:
-            state = f"is being made by process {there.maker.pid}: wait for it" if there.maker.alive() else "was never finished"
+            state = (
+                f"is being made by process {there.maker.pid}: wait for it"
+                if there.maker.alive()
+                else "was never finished"
+            )
             raise errors.HostError(f"host {there.name!r} {state} (or 'hostctl down {there.name}')")
         if dataclasses.replace(there, number=0, keeper=None) != wanted:
-            raise errors.HostError(f"host {there.name!r} is there but was made otherwise: 'hostctl down {there.name}' first")
+            raise errors.HostError(
+                f"host {there.name!r} is there but was made otherwise: 'hostctl down {there.name}' first"
+            )
 
     def _furnish(self, record: records.Host, source: pathlib.Path) -> None:
         directory = records.host_dir(self.id, record.name)

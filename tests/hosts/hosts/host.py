@@ -15,15 +15,17 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import Union
 
 from hosts import container, errors, network, process, records, settings, tree
 
-Command = Union[str, Sequence[str]]
+Command = str | Sequence[str]
 Result = subprocess.CompletedProcess[str]
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "HOME": "/root", "LANG": "C.UTF-8", "USER": "root", "SHELL": "/bin/bash",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "USER": "root",
+    "SHELL": "/bin/bash",
 }
 BOOTED = ("running", "degraded")
 
@@ -73,8 +75,12 @@ class Host:
         """What makes ssh use the run's key and its list of host keys, and nothing of the user's."""
         known = records.run_dir(self.run_id) / "known_hosts"
         options = (
-            f"UserKnownHostsFile={known}", "GlobalKnownHostsFile=/dev/null", "StrictHostKeyChecking=yes",
-            "IdentitiesOnly=yes", "BatchMode=yes", "ConnectTimeout=10",
+            f"UserKnownHostsFile={known}",
+            "GlobalKnownHostsFile=/dev/null",
+            "StrictHostKeyChecking=yes",
+            "IdentitiesOnly=yes",
+            "BatchMode=yes",
+            "ConnectTimeout=10",
         )
         return [word for option in options for word in ("-o", option)]
 
@@ -95,8 +101,13 @@ class Host:
         return container.enter_command(init, argv, cwd, {**ENVIRONMENT, **(env or {})})
 
     def run_bytes(
-        self, command: Command, *, stdin: bytes | None = None, timeout: float = settings.COMMAND_TIMEOUT_S,
-        cwd: str = "/", env: dict[str, str] | None = None,
+        self,
+        command: Command,
+        *,
+        stdin: bytes | None = None,
+        timeout: float = settings.COMMAND_TIMEOUT_S,
+        cwd: str = "/",
+        env: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command as root in the host and return its result, whatever it is."""
         argv = self.enter_argv(command, cwd, env)
@@ -107,8 +118,14 @@ class Host:
             raise errors.CommandTimeout(f"{self.name}: {text!r} did not end within {timeout:g} s") from None
 
     def run(
-        self, command: Command, check: bool = True, timeout: float = settings.COMMAND_TIMEOUT_S, *,
-        stdin: str | None = None, cwd: str = "/", env: dict[str, str] | None = None,
+        self,
+        command: Command,
+        check: bool = True,
+        timeout: float = settings.COMMAND_TIMEOUT_S,
+        *,
+        stdin: str | None = None,
+        cwd: str = "/",
+        env: dict[str, str] | None = None,
     ) -> Result:
         """Run a command (a string for sh, or a list) as root in the host, in a clean environment.
 
@@ -116,7 +133,9 @@ class Host:
         """
         data = None if stdin is None else stdin.encode()
         done = self.run_bytes(command, stdin=data, timeout=timeout, cwd=cwd, env=env)
-        result = Result(command, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        result = Result(
+            command, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        )
         if check and result.returncode != 0:
             raise errors.CommandFailed(self.name, command if isinstance(command, str) else shlex.join(command), result)
         return result
@@ -190,7 +209,9 @@ class Host:
                     return
             time.sleep(process.POLL_S)
         tail = container.console_tail(self.console)
-        raise errors.HostError(f"host {self.name!r} did not boot within {timeout:g} s (state: {state}); console:\n{tail}")
+        raise errors.HostError(
+            f"host {self.name!r} did not boot within {timeout:g} s (state: {state}); console:\n{tail}"
+        )
 
     def _system_state(self) -> str:
         try:

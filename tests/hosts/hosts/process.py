@@ -15,7 +15,7 @@ import pathlib
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from hosts import errors
 
@@ -72,6 +72,15 @@ def identify(pid: int) -> ProcessId:
     return ProcessId(pid, stat.start, boot_id())
 
 
+def identify_all(pids: Iterable[int]) -> list[ProcessId]:
+    """Name those of the processes that are still there."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(errors.HostError):
+            found.append(identify(pid))
+    return found
+
+
 def children(pid: int) -> list[int]:
     """The pids of the children of a process, oldest first."""
     found = []
@@ -118,8 +127,13 @@ def tool(*argv: str, timeout_s: float = 60.0, stdin: str | None = None) -> str:
     """Run a tool of this machine and return what it printed; a failure is one line."""
     try:
         done = subprocess.run(
-            argv, input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=timeout_s, check=False,
+            argv,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
         )
     except FileNotFoundError:
         raise errors.HostError(f"{argv[0]} is missing: run 'hostctl requirements --install'") from None
@@ -134,8 +148,11 @@ def tool(*argv: str, timeout_s: float = 60.0, stdin: str | None = None) -> str:
 def run_group(argv: Sequence[str], stdin: bytes | None, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
     """Run a command in a process group of its own, and kill the whole group when its time is over."""
     with subprocess.Popen(
-        argv, stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0,
+        argv,
+        stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
     ) as child:
         try:
             out, err = child.communicate(stdin, timeout=timeout_s)

@@ -12,19 +12,42 @@ import re
 from collections.abc import Iterable
 
 PACKAGES = (
-    "systemd", "systemd-sysv", "dbus", "python3", "python3-cryptography", "python3-requests", "python3-apt",
-    "ca-certificates", "iproute2", "openssh-server", "procps",
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "python3",
+    "python3-cryptography",
+    "python3-requests",
+    "python3-apt",
+    "ca-certificates",
+    "iproute2",
+    "openssh-server",
+    "procps",
 )
 DPKG_OPTIONS = (
-    "path-exclude=/usr/share/doc/*", "path-exclude=/usr/share/man/*", "path-exclude=/usr/share/info/*",
-    "path-exclude=/usr/share/locale/*", "path-include=/usr/share/doc/*/copyright",
+    "path-exclude=/usr/share/doc/*",
+    "path-exclude=/usr/share/man/*",
+    "path-exclude=/usr/share/info/*",
+    "path-exclude=/usr/share/locale/*",
+    "path-include=/usr/share/doc/*/copyright",
 )
 # Units that need a network, work by themselves in the background or print a login prompt to the log.
 MASKED = (
-    "apt-daily.service", "apt-daily.timer", "apt-daily-upgrade.service", "apt-daily-upgrade.timer",
-    "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "console-getty.service",
-    "systemd-networkd.service", "systemd-networkd.socket", "systemd-networkd-wait-online.service",
-    "systemd-resolved.service", "systemd-timesyncd.service", "rsyslog.service",
+    "apt-daily.service",
+    "apt-daily.timer",
+    "apt-daily-upgrade.service",
+    "apt-daily-upgrade.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "console-getty.service",
+    "systemd-networkd.service",
+    "systemd-networkd.socket",
+    "systemd-networkd-wait-online.service",
+    "systemd-resolved.service",
+    "systemd-timesyncd.service",
+    "rsyslog.service",
 )
 SSHD = """HostKey /etc/ssh/ssh_host_ed25519_key
 PermitRootLogin prohibit-password
@@ -34,8 +57,12 @@ MaxStartups 100
 """
 # What the build leaves behind: keys and names that each host needs for itself, and options of the build.
 REMOVED = (
-    "etc/machine-id", "etc/hostname", "etc/resolv.conf", "etc/apt/apt.conf.d/99mmdebstrap",
-    "etc/dpkg/dpkg.cfg.d/99mmdebstrap", "var/lib/dbus/machine-id",
+    "etc/machine-id",
+    "etc/hostname",
+    "etc/resolv.conf",
+    "etc/apt/apt.conf.d/99mmdebstrap",
+    "etc/dpkg/dpkg.cfg.d/99mmdebstrap",
+    "var/lib/dbus/machine-id",
 )
 ARCHIVE = "http://archive.debian.org/debian"
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
@@ -72,7 +99,13 @@ def apt_options(dump: str) -> list[str]:
 def build_command(suite: str, target: str, mirror: str, options: Iterable[str]) -> list[str]:
     """The mmdebstrap command of a build."""
     return [
-        "mmdebstrap", "--variant=minbase", "--quiet", f"--include={','.join(PACKAGES)}",
-        *(f"--dpkgopt={option}" for option in DPKG_OPTIONS), *(f"--aptopt={option}" for option in options),
-        suite, target, mirror,
+        "mmdebstrap",
+        "--variant=minbase",
+        "--quiet",
+        f"--include={','.join(PACKAGES)}",
+        *(f"--dpkgopt={option}" for option in DPKG_OPTIONS),
+        *(f"--aptopt={option}" for option in options),
+        suite,
+        target,
+        mirror,
     ]

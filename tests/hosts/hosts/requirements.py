@@ -12,9 +12,16 @@ from hosts import errors, process, settings
 
 # Tool: the Debian package that has it.
 TOOLS = {
-    "systemd-nspawn": "systemd-container", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "ssh": "openssh-client",
-    "ssh-keygen": "openssh-client", "mke2fs": "e2fsprogs", "mount": "mount", "umount": "mount",
-    "nsenter": "util-linux", "dbus-daemon": "dbus-daemon",
+    "systemd-nspawn": "systemd-container",
+    "mmdebstrap": "mmdebstrap",
+    "ip": "iproute2",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "mke2fs": "e2fsprogs",
+    "mount": "mount",
+    "umount": "mount",
+    "nsenter": "util-linux",
+    "dbus-daemon": "dbus-daemon",
 }
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 INOTIFY = "/proc/sys/fs/inotify/max_user_instances"
@@ -84,5 +91,7 @@ def warnings() -> list[str]:
         place = place.parent
     kind = process.tool("stat", "-f", "-c", "%T", str(place)).strip()
     if kind.startswith(UNFIT):
-        found.append(f"{place} is on {kind}, where the product refuses its slots: set SLOTWARD_HOSTS_STATE to a real disk")
+        found.append(
+            f"{place} is on {kind}, where the product refuses its slots: set SLOTWARD_HOSTS_STATE to a real disk"
+        )
     return found

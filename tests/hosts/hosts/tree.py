@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import uuid
 
 from hosts import errors, network, process, records
 
 DISK_MOUNT = "opt/slotward"
+OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def copy(base: pathlib.Path, root: pathlib.Path) -> None:
@@ -60,7 +62,9 @@ def mount_disk(image: pathlib.Path, root: pathlib.Path) -> None:
 
 def parse_mounts(text: str, below: str) -> list[str]:
     """The mount points of a mountinfo text that lie below a directory, innermost first."""
-    points = [line.split()[4].encode().decode("unicode_escape") for line in text.splitlines() if line.strip()]
+    points = [
+        OCTAL.sub(lambda code: chr(int(code[1], 8)), line.split()[4]) for line in text.splitlines() if line.strip()
+    ]
     return sorted((point for point in points if point.startswith(below.rstrip("/") + "/")), key=len, reverse=True)
 
 
