@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PRIVATE to the collection: the options and result keys of ``release_info``, for its documentation and its action."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+INFO_OPTIONS: Dict[str, Dict[str, Any]] = {
+    "release": {"type": "str", "required": True},
+    "pins": {"type": "list", "elements": "str"},
+    "threshold": {"type": "int", "default": 1},
+    "product": {"type": "str"},
+    "version": {"type": "str"},
+    "url": {"type": "str"},
+    "allow_http": {"type": "bool", "default": False},
+    "ca_file": {"type": "path"},
+}
+
+INFO_KEYS = (
+    "product", "version", "sequence", "channel", "min_from", "issued_at", "expires_at", "expired", "release_keys", "signers",
+    "verified", "artifacts", "target",
+)

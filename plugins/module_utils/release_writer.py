@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PRIVATE to the collection: a release directory made from artifacts and keys, the same directory however often.
+
+Rules:
+
+* What a release is and who may sign it is decided in slotcore; here files are read and written.
+* Nothing is overwritten but the manifest, by the same manifest with more signatures.
+* Planning writes nothing: it reads the artifacts, the keys and what is there, and answers what would be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, keys, manifest, release, target
+
+CHUNK = 1 << 20
+MAX_KEY_FILE = 64 << 10
+DAY_S = 86400
+
+
+class Plan(NamedTuple):
+    """What the release directory should hold: its manifest, and where each artifact comes from."""
+
+    directory: str
+    before: Optional[bytes]
+    published: bytes
+    copies: Tuple[Tuple[str, manifest.Artifact], ...]
+
+    @property
+    def manifest_path(self) -> str:
+        """The published manifest."""
+        return os.path.join(self.directory, release.MANIFEST_NAME)
+
+    @property
+    def changed(self) -> bool:
+        """True when anything has to be written."""
+        return self.before != self.published or bool(self.copies)
+
+
+def _refused(code: str, text: str) -> codes.Refused:
+    return codes.Refused(codes.Refusal(code, text))
+
+
+def chunks(path: str) -> Iterator[bytes]:
+    """A file in pieces; raises Refused when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            for piece in iter(lambda: file.read(CHUNK), b""):
+                yield piece
+    except OSError as error:
+        raise _refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
+
+
+def _key(path: str, passphrase: Optional[str], private: bool) -> Any:
+    pem = b"".join(chunks(path))[: MAX_KEY_FILE + 1]
+    secret = passphrase.encode("utf-8") if passphrase else None
+    load = keys.load_private if private else keys.load_public
+    try:
+        return load(pem, secret if b"ENCRYPTED" in pem else None)
+    except keys.BadKey as error:
+        raise _refused(codes.BAD_KEY, "%s: %s" % (path, error)) from None
+    except keys.Unavailable as error:
+        raise _refused(codes.NO_CRYPTOGRAPHY, str(error)) from None
+
+
+def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
+    found = []
+    for entry in params["artifacts"]:
+        platform = entry["platform"] or target.platform_of(os.path.basename(entry["path"]))
+        if not platform:
+            text = "%s does not say for which platform it is: name it <product>_<version>_<os>_<arch> or give platform"
+            raise _refused(codes.BAD_RELEASE, text % entry["path"])
+        sha256, size = release.measure(chunks(entry["path"]))
+        found.append((entry["path"], release.artifact(params["product"], params["version"], platform, sha256, size)))
+    return found
+
+
+def _public_keys(params: Dict[str, Any], signers: List[keys.PrivateKey]) -> Tuple[manifest.Key, ...]:
+    """The keys given and those that sign, each once, in their order."""
+    public = [_key(path, params["passphrase"], private=False) for path in params["keys"]]
+    public += [signer.public for signer in signers]
+    return tuple(release.key(key) for key in dict.fromkeys(public))
+
+
+def plan(params: Dict[str, Any]) -> Plan:
+    """Everything that would be written, from a look at the artifacts, the keys and the directory."""
+    artifacts = _artifacts(params)
+    signers = [_key(path, params["passphrase"], private=True) for path in params["sign_with"]]
+    now = int(time.time())
+    wanted = manifest.Manifest(
+        product=params["product"],
+        version=params["version"],
+        sequence=params["sequence"],
+        issued_at=now,
+        expires_at=now + params["expires_days"] * DAY_S,
+        keys=_public_keys(params, signers),
+        artifacts=tuple(entry for _path, entry in artifacts),
+        channel=params["channel"],
+        min_from=params["min_from"],
+    )
+    release.build_manifest(wanted)  # a name that is none must not become a directory
+    directory = os.path.join(params["output"], release.directory(params["product"], params["version"]))
+    path = os.path.join(directory, release.MANIFEST_NAME)
+    before = b"".join(chunks(path)) if os.path.lexists(path) else None
+    published = release.build(before, wanted).published
+    for signer in signers:
+        published = release.sign(published, signer.public, signer.sign).published
+    return Plan(directory, before, published, tuple(_to_copy(directory, artifacts)))
+
+
+def _to_copy(directory: str, artifacts: List[Tuple[str, manifest.Artifact]]) -> Iterator[Tuple[str, manifest.Artifact]]:
+    for source, entry in artifacts:
+        there = os.path.join(directory, entry.name)
+        if not os.path.lexists(there):
+            yield source, entry
+        elif release.measure(chunks(there)) != (entry.sha256, entry.size):
+            raise _refused(codes.ALREADY_EXISTS, "%s is there with other contents and is not overwritten" % there)
+
+
+def write(planned: Plan) -> None:
+    """Write the plan, the manifest last, so that a directory with a manifest is whole."""
+    try:
+        os.makedirs(planned.directory, mode=0o755, exist_ok=True)
+        for source, entry in planned.copies:
+            _place(os.path.join(planned.directory, entry.name), _same(source, entry))
+        if planned.before != planned.published:
+            _place(planned.manifest_path, iter((planned.published,)))
+    except OSError as error:
+        raise _refused(codes.CANNOT_WRITE, "%s cannot be written: %s" % (planned.directory, error)) from None
+
+
+def _same(source: str, entry: manifest.Artifact) -> Iterator[bytes]:
+    """The pieces of an artifact, and an error at the end when they are not what was measured."""
+    digest, size = hashlib.sha256(), 0
+    for piece in chunks(source):
+        digest.update(piece)
+        size += len(piece)
+        yield piece
+    if (digest.hexdigest(), size) != (entry.sha256, entry.size):
+        raise _refused(codes.DIGEST_MISMATCH, "%s changed while it was read; run again" % source)
+
+
+def _place(path: str, pieces: Iterator[bytes]) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.rename(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PRIVATE to the collection: the options of ``upgrade``, for the module on the host and its action on the controller."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue import NODE_OPTIONS
+
+# What ``release_info`` returns as ``target``.
+TARGET_OPTIONS: Dict[str, Dict[str, Any]] = {
+    "product": {"type": "str", "required": True},
+    "version": {"type": "str", "required": True},
+    "sequence": {"type": "int"},
+    "manifest": {"type": "str", "required": True},
+    "artifacts": {"type": "dict", "required": True},
+    "directory": {"type": "str"},
+}
+
+# Only the action on the controller looks at these.
+CONTROLLER_OPTIONS: Dict[str, Dict[str, Any]] = {
+    "release": {"type": "str"},
+    "pins": {"type": "list", "elements": "str"},
+    "threshold": {"type": "int", "default": 1},
+    "version": {"type": "str"},
+    "url": {"type": "str"},
+    "push": {"type": "bool", "default": False},
+    "confirm": {"type": "bool", "default": True},
+    "reconnect_s": {"type": "int"},
+}
+
+UPGRADE_OPTIONS: Dict[str, Dict[str, Any]] = dict(
+    NODE_OPTIONS,
+    target={"type": "dict", "options": TARGET_OPTIONS},
+    src={"type": "path"},
+    stage_only={"type": "bool", "default": False},
+    plan_only={"type": "bool", "default": False},
+    adopt={"type": "bool", "default": False},
+    smoke={"type": "bool", "default": True},
+    id={"type": "str"},
+    **CONTROLLER_OPTIONS,
+)

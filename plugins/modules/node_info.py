@@ -1,0 +1,280 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""What a host says of itself."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_info
+short_description: Tell a host's version, slots, floor, trial, failed versions and health
+version_added: 0.1.0
+author:
+  - The Slotward maintainers (@slotward)
+description:
+  - Asks the agent on a host for its state and looks whether the product's process runs the bytes of its slot.
+  - It works on a host without an agent too, and on one whose records or configuration are broken. Then it says so and does not fail.
+extends_documentation_fragment:
+  - slotward.fleet.attributes
+  - slotward.fleet.attributes.info_module
+  - slotward.fleet.attributes.actiongroup_node
+  - slotward.fleet.node
+attributes:
+  platform:
+    platforms: linux
+options:
+  requirements:
+    description:
+      - Look also for what the agent needs on the host (RV(host)). It takes a tenth of a second.
+    type: bool
+    default: false
+  wait_s:
+    description:
+      - How many seconds to wait on the host for RV(health.ok).
+    type: int
+    default: 0
+seealso:
+  - module: slotward.fleet.upgrade
+"""
+
+EXAMPLES = r"""
+- name: Look at the host
+  slotward.fleet.node_info:
+  register: node
+
+- name: Leave a host on trial alone
+  ansible.builtin.debug:
+    msg: "{{ node.trial.to }} is on trial for another {{ node.trial.left_s }} s"
+  when: node.pending
+
+- name: Look at another product
+  slotward.fleet.node_info:
+    product: exporter
+"""
+
+RETURN = r"""
+installed:
+  description: An agent is there and answered.
+  returned: always
+  type: bool
+  sample: true
+product:
+  description: The product.
+  returned: always
+  type: str
+  sample: slotward
+state:
+  description:
+    - V(idle), V(trial), or how the last trial ended (V(confirmed), V(rolled-back), V(rollback-failed), V(abandoned)).
+    - V(absent) when nothing is installed, V(failed) when the agent does not answer.
+  returned: always
+  type: str
+  sample: confirmed
+code:
+  description: Why, as a stable code; V(ok) when all is well.
+  returned: always
+  type: str
+  sample: ok
+reason:
+  description: Why, as a sentence; null when all is well.
+  returned: always
+  type: str
+  sample: null
+version:
+  description: The version that runs, or would.
+  returned: always
+  type: str
+  sample: 1.1.0
+sequence:
+  description: Its sequence.
+  returned: always
+  type: int
+  sample: 2
+floor:
+  description: The lowest sequence that the host takes.
+  returned: always
+  type: int
+  sample: 2
+pins:
+  description: How many release keys the host's configuration pins.
+  returned: always
+  type: int
+  sample: 3
+threshold:
+  description: How many of them must have signed.
+  returned: always
+  type: int
+  sample: 2
+slots:
+  description: The slots, C(in_use), C(current), C(good), C(other), and for C(a) and C(b) what is in them.
+  returned: always
+  type: dict
+  sample: {"in_use": true, "current": "b", "good": "b", "other": "a"}
+pending:
+  description: A release is on trial; nothing may restart, reconfigure or reinstall the product.
+  returned: always
+  type: bool
+  sample: false
+trial:
+  description: The trial, or null. C(id), C(from), C(to), C(left_s), C(length_s), C(boots_left), C(missing) and more.
+  returned: always
+  type: dict
+  sample: null
+failed_versions:
+  description: The versions that failed on this host and are not tried again, each with C(version), C(code) and C(why).
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+last:
+  description: How the last trial ended, or null.
+  returned: always
+  type: dict
+  sample: {"id": "9f8a6c1e22d04b57", "from": "1.0.0", "to": "1.1.0", "state": "confirmed", "code": "ok", "why": "", "at": 1795000000}
+lock:
+  description: Who works on the product right now, C(pid), C(age_s), C(what), or null.
+  returned: always
+  type: dict
+  sample: null
+broken:
+  description: The record that is broken, C(file) and C(why), or null. Updates are refused meanwhile.
+  returned: always
+  type: dict
+  sample: null
+config_problems:
+  description: What is wrong with the host's configuration. Updates are refused meanwhile.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+unit:
+  description: The product's unit, C(name), C(active), C(sub), C(main_pid), C(restarts).
+  returned: always
+  type: dict
+  sample: {"name": "slotward.service", "active": "active", "sub": "running", "main_pid": 812, "restarts": 0}
+health:
+  description: Whether the product runs what it should.
+  returned: always
+  type: dict
+  contains:
+    ok:
+      description: The unit is active and its main process runs the bytes of the current slot.
+      type: bool
+      sample: true
+    running_sha256:
+      description: SHA-256 of what the main process runs, or null.
+      type: str
+      sample: 9f2c...
+    slot_sha256:
+      description: SHA-256 of the current slot, or null.
+      type: str
+      sample: 9f2c...
+    why:
+      description: What keeps it from being well, or null.
+      type: str
+      sample: null
+host:
+  description: What the agent needs on the host.
+  returned: always
+  type: dict
+  contains:
+    platform:
+      description: The host as a release names platforms.
+      type: str
+      sample: linux-amd64
+    systemd:
+      description: The host runs systemd.
+      type: bool
+      sample: true
+    root:
+      description: The module ran as root.
+      type: bool
+      sample: true
+    missing:
+      description: With O(requirements=true), what is missing of C(python3), C(cryptography), C(requests); else null.
+      type: list
+      elements: str
+      sample: []
+"""
+
+import os
+import time
+from typing import Any, Dict, List, Optional
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, running
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
+
+OPTIONS = dict(
+    ansible_glue.NODE_OPTIONS,
+    requirements={"type": "bool", "default": False},
+    wait_s={"type": "int", "default": 0},
+)
+
+KEYS = ("version", "sequence", "floor", "pins", "threshold", "slots", "trial", "last", "lock", "broken", "unit")
+PYTHON = "/usr/bin/python3"
+LIBRARIES = ("cryptography", "requests")
+LOOK_FOR = "import importlib.util as i; print(' '.join(m for m in %r if not i.find_spec(m)))" % (LIBRARIES,)
+
+
+def missing(module: AnsibleModule) -> List[str]:
+    """What the agent needs and the host's own Python does not have."""
+    if not os.access(PYTHON, os.X_OK):
+        return ["python3"] + list(LIBRARIES)
+    rc, out, err = module.run_command([PYTHON, "-I", "-c", LOOK_FOR], handle_exceptions=False)
+    return out.split() if rc == 0 else list(LIBRARIES)
+
+
+def host(module: AnsibleModule) -> Dict[str, Any]:
+    """What can be said of the host without an agent."""
+    return {
+        "platform": ansible_glue.platform(),
+        "systemd": os.path.isdir("/run/systemd/system"),
+        "root": os.geteuid() == 0,
+        "missing": missing(module) if module.params["requirements"] else None,
+    }
+
+
+def look(module: AnsibleModule) -> Dict[str, Any]:
+    """One look at the agent's state, with every key whatever it is."""
+    there = ansible_glue.installed(module.params)
+    answer = ansible_glue.ask(module, ["update"]) if there else ansible_glue.broken(
+        ansible_glue.NOT_INSTALLED, "no agent at %s" % module.params["executable"], "absent"
+    )
+    data = answer.data
+    found: Dict[str, Any] = {key: data.get(key) for key in KEYS}
+    found["installed"] = there and "version" in data
+    found["product"] = data.get("product") or module.params["product"]
+    found["state"] = data.get("state") or "failed"
+    found["code"] = answer.code
+    found["reason"] = None if answer.code == codes.OK else data.get("message") or why(data)
+    found["pending"] = bool(data.get("trial"))
+    found["failed_versions"] = data.get("failed") or []
+    found["config_problems"] = data.get("config_problems") or []
+    found["health"] = running.health(found, running.status_socket(module.params["config"]))
+    return found
+
+
+def why(data: Dict[str, Any]) -> Optional[str]:
+    """The sentence behind a code, from the part of the answer that the code is about."""
+    broken, last = data.get("broken"), data.get("last")
+    if broken:
+        return "%s: %s" % (broken["file"], broken["why"])
+    if data.get("config_problems"):
+        return "; ".join(data["config_problems"])
+    return last["why"] if last else None
+
+
+def main() -> None:
+    """Look, and look again until the product is well or the wait is over."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    ends = time.monotonic() + module.params["wait_s"]
+    found = look(module)
+    while not found["health"]["ok"] and time.monotonic() < ends:
+        time.sleep(0.2)
+        found = look(module)
+    module.exit_json(changed=False, host=host(module), **found)
+
+
+if __name__ == "__main__":
+    main()

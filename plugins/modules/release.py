@@ -1,0 +1,189 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Build and sign a release."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: release
+short_description: Build and sign a release directory from artifacts and keys
+version_added: 0.1.0
+author:
+  - The Slotward maintainers (@slotward)
+description:
+  - Writes C(<output>/<product>/<version>/manifest.json) and copies of the artifacts beside it, ready to be served by any web server or
+    pushed from the controller.
+  - Signs the manifest with every private key given. Signatures that others made are kept, so several people can sign one after the
+    other, each on a machine of their own.
+  - A release is made once. The same contents again change nothing; other contents under the same version are refused.
+  - Runs where the artifacts and keys are, as a rule on the controller with C(delegate_to=localhost).
+extends_documentation_fragment:
+  - slotward.fleet.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  output:
+    description:
+      - The base of all releases.
+    type: path
+    required: true
+  product:
+    description:
+      - The product that is released.
+    type: str
+    default: slotward
+  version:
+    description:
+      - The version, as semantic versioning 2.0.0 has it.
+    type: str
+    required: true
+  sequence:
+    description:
+      - The release's sequence, a positive number that grows with every release of the product.
+    type: int
+    required: true
+  artifacts:
+    description:
+      - The files to release, one for each platform.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: The file.
+        type: path
+        required: true
+      platform:
+        description: For which platform it is, such as V(linux-amd64). Not needed when the file's name ends in it.
+        type: str
+  keys:
+    description:
+      - PEM files, public or private, of the keys that may sign. Those in O(sign_with) may anyway.
+    type: list
+    elements: path
+    default: []
+    no_log: false
+  sign_with:
+    description:
+      - PEM files of the private keys to sign with now.
+    type: list
+    elements: path
+    default: []
+  passphrase:
+    description:
+      - What the encrypted ones of the private keys are encrypted with.
+    type: str
+  expires_days:
+    description:
+      - After how many days hosts no longer take the release.
+    type: int
+    default: 365
+  channel:
+    description:
+      - The release's channel.
+    type: str
+    default: stable
+  min_from:
+    description:
+      - The lowest version that may go to this one directly.
+    type: str
+requirements:
+  - The Python library cryptography 3.3 or later where the module runs.
+seealso:
+  - module: slotward.fleet.release_info
+"""
+
+EXAMPLES = r"""
+- name: Build and sign with two of three keys
+  slotward.fleet.release:
+    output: /srv/releases
+    version: 1.1.0
+    sequence: 2
+    artifacts:
+      - path: build/slotward_1.1.0_linux_amd64
+      - path: build/slotward_1.1.0_linux_arm64
+    keys: [keys/a.pub.pem, keys/b.pub.pem, keys/c.pub.pem]
+    sign_with: [keys/a.pem, keys/b.pem]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+code:
+  description: V(ok), or why there is no release.
+  returned: always
+  type: str
+  sample: ok
+manifest:
+  description: The published manifest's path.
+  returned: always
+  type: str
+  sample: /srv/releases/slotward/1.1.0/manifest.json
+directory:
+  description: The release's directory.
+  returned: always
+  type: str
+  sample: /srv/releases/slotward/1.1.0
+release:
+  description: What the manifest says, C(artifacts), C(keys) with who signed, C(sequence), C(issued_at), C(expires_at) and more.
+  returned: always
+  type: dict
+  sample: {"version": "1.1.0", "sequence": 2, "signatures": 2}
+"""
+
+from typing import Any, Dict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slotward.fleet.plugins.module_utils import release_writer
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, release
+
+OPTIONS = {
+    "output": {"type": "path", "required": True},
+    "product": {"type": "str", "default": "slotward"},
+    "version": {"type": "str", "required": True},
+    "sequence": {"type": "int", "required": True},
+    "artifacts": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {"path": {"type": "path", "required": True}, "platform": {"type": "str"}},
+    },
+    "keys": {"type": "list", "elements": "path", "default": [], "no_log": False},
+    "sign_with": {"type": "list", "elements": "path", "default": []},
+    "passphrase": {"type": "str", "no_log": True},
+    "expires_days": {"type": "int", "default": 365},
+    "channel": {"type": "str", "default": "stable"},
+    "min_from": {"type": "str"},
+}
+
+
+def main() -> None:
+    """Plan the release, show the difference, write it."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    result: Dict[str, Any] = {"changed": False, "code": codes.OK, "manifest": None, "directory": None, "release": None}
+    try:
+        planned = release_writer.plan(module.params)
+        result.update(manifest=planned.manifest_path, directory=planned.directory, changed=planned.changed)
+        if planned.changed and not module.check_mode:
+            release_writer.write(planned)
+        result["release"] = release.describe(planned.published)
+        before = "" if planned.before is None else "\n".join(release.describe_lines(planned.before)) + "\n"
+        after = "\n".join(release.describe_lines(planned.published)) + "\n"
+    except codes.Refused as error:
+        result.update(code=error.code, changed=False)
+        module.fail_json(msg=error.text, **result)
+    path = planned.manifest_path
+    result["diff"] = {"before_header": path, "after_header": path, "before": before, "after": after}
+    result["msg"] = "%s %s has %d signatures" % (module.params["product"], module.params["version"], result["release"]["signatures"])
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""End a trial by going back."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rollback
+short_description: Take a release on trial back
+version_added: 0.1.0
+author:
+  - The Slotward maintainers (@slotward)
+description:
+  - Ends a pending trial now, without waiting for its deadline, and starts the version that was confirmed last.
+  - The version that was taken back counts as failed on this host until an operator allows it again with the command in RV(retry).
+  - A release that was confirmed is not taken back. Sign a newer release and roll it forward.
+extends_documentation_fragment:
+  - slotward.fleet.attributes
+  - slotward.fleet.attributes.actiongroup_node
+  - slotward.fleet.node
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  id:
+    description:
+      - The trial's id. When it is given, no other trial is taken back.
+    type: str
+  why:
+    description:
+      - The operator's reason. It is kept with the failed version and shown by the host.
+    type: str
+seealso:
+  - module: slotward.fleet.upgrade
+  - module: slotward.fleet.confirm
+"""
+
+EXAMPLES = r"""
+- name: Take a release back that is still on trial
+  slotward.fleet.rollback:
+    why: error rate doubled on the canary
+"""
+
+RETURN = r"""
+product:
+  description: The product.
+  returned: always
+  type: str
+  sample: slotward
+state:
+  description: V(rolled-back) when the trial was taken back and the good version runs; V(rollback-failed) when it does not; V(idle) and the like when no trial was pending.
+  returned: always
+  type: str
+  sample: rolled-back
+code:
+  description: Why, as a stable code; V(ok) when all is well.
+  returned: always
+  type: str
+  sample: ok
+reason:
+  description: Why, as a sentence; null when all is well.
+  returned: always
+  type: str
+  sample: an operator took slotward 1.1.0 back
+from:
+  description: The version before.
+  returned: always
+  type: str
+  sample: 1.1.0
+to:
+  description: The version after.
+  returned: always
+  type: str
+  sample: 1.0.0
+sequence:
+  description: The sequence of the release on trial, when the agent says it.
+  returned: always
+  type: int
+  sample: 2
+floor:
+  description: The lowest sequence that the host still takes, once it is known.
+  returned: always
+  type: int
+  sample: 2
+digests:
+  description: SHA-256 of the two versions' bytes, C(from) and C(to), as far as they are known.
+  returned: always
+  type: dict
+  sample: {"from": "d2a8...", "to": "9f2c..."}
+trial_id:
+  description: The trial's id.
+  returned: always
+  type: str
+  sample: 9f8a6c1e22d04b57
+deadline_s:
+  description: Seconds left to confirm; null when no trial is pending.
+  returned: always
+  type: int
+  sample: 112
+boots_left:
+  description: Reboots that the trial still survives; null when no trial is pending.
+  returned: always
+  type: int
+  sample: 3
+missing:
+  description: The sources that have not confirmed yet.
+  returned: always
+  type: list
+  elements: str
+  sample: [controller]
+retry:
+  description: After a rollback, the exact command that allows the version again on the host.
+  returned: always
+  type: str
+  sample: /usr/local/bin/slotward update --clear-failed 1.2.0
+evidence:
+  description: Where the host keeps what it saw of a failed release, if it does.
+  returned: always
+  type: str
+  sample: null
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
+
+OPTIONS = dict(
+    ansible_glue.NODE_OPTIONS,
+    id={"type": "str"},
+    why={"type": "str"},
+)
+
+
+def look(module: AnsibleModule) -> ansible_glue.Answer:
+    """What a rollback would meet, turned round: it goes from the release on trial to the good one."""
+    answer = ansible_glue.ask(module, ["update"])
+    trial = answer.data.get("trial")
+    if answer.failed or not trial or module.params["id"] in (None, trial["id"]):
+        pending = dict(answer.data, **{"from": trial["to"], "to": trial["from"]}) if trial else answer.data
+        return answer._replace(data=pending)
+    return ansible_glue.trial_by_id(answer, module.params["id"])
+
+
+def main() -> None:
+    """Go back, or in check mode look whether there is something to go back from."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    params = module.params
+    if module.check_mode:
+        answer = look(module)
+        changed = not answer.failed and answer.data["state"] == "trial"
+    else:
+        words = ["rollback"]
+        words += ["--id", params["id"]] if params["id"] else []
+        words += ["--why", params["why"]] if params["why"] else []
+        answer = ansible_glue.ask(module, words)
+        changed = bool(answer.data.get("changed"))
+    result = ansible_glue.shape(params, answer)
+    result["diff"] = ansible_glue.before_after(
+        result["product"], result["from"], result["to"] if changed else result["from"]
+    )
+    ansible_glue.finish(module, answer, result, changed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Take a host to a release: the half that runs on the host (the other half is the action plugin of this name)."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: upgrade
+short_description: Upgrade a product to a signed release and confirm the trial
+version_added: 0.1.0
+author:
+  - The Slotward maintainers (@slotward)
+description:
+  - Takes a product on a host to a release. The agent on the host checks the release against the pins in its own configuration,
+    downloads it, verifies it, switches to it on trial, and goes back by itself unless the trial is confirmed in time.
+  - After the switch the controller drops its connection, connects anew, and confirms the trial by its id. So a release that cuts
+    the host off is not confirmed, and the host goes back alone.
+  - Success is reported only after the confirmation. A host that cannot be reached is a failed host, not an unreachable one, so
+    that C(max_fail_percentage) counts it.
+  - With O(stage_only=true) the release is downloaded and verified and nothing is switched. Use it as a task of its own before
+    the switch, so that a slow download on one host does not use up the time that its neighbours have to confirm.
+  - This is an action plugin over a module. The work on the host runs in a unit of its own there and survives a lost connection.
+extends_documentation_fragment:
+  - slotward.fleet.attributes
+  - slotward.fleet.attributes.actiongroup_node
+  - slotward.fleet.node
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Answers what C(slotward prepare) would, refusals included, and downloads nothing.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  release:
+    description:
+      - The release's directory, C(<base>/<product>/<version>), as an absolute path on the controller or as an C(https) URL. It holds
+        C(manifest.json) and the artifacts.
+      - Give either this or O(target).
+    type: str
+  target:
+    description:
+      - A release that was read and checked already, as RV(slotward.fleet.release_info#module:target) has it. Reading it once for many
+        hosts saves work on the controller.
+    type: dict
+    suboptions:
+      product:
+        description: The product that is released.
+        type: str
+        required: true
+      version:
+        description: The version that is released.
+        type: str
+        required: true
+      sequence:
+        description: The release's sequence.
+        type: int
+      manifest:
+        description: The published manifest, as text.
+        type: str
+        required: true
+      artifacts:
+        description: For each platform the artifact's C(name), C(url), C(sha256) and C(size).
+        type: dict
+        required: true
+      directory:
+        description: Where the release lies on the controller, if it does.
+        type: str
+  pins:
+    description:
+      - The pins of the release keys, C(sha256/<base64>). When they are given, the controller checks the manifest too, before any host
+        is touched. The host always checks it against its own configuration.
+    type: list
+    elements: str
+  threshold:
+    description:
+      - How many distinct pinned keys must have signed, for the check on the controller.
+    type: int
+    default: 1
+  version:
+    description:
+      - The version that is expected. Another one in O(release) is an error.
+    type: str
+  url:
+    description:
+      - Where the hosts download the artifacts from, as the URL of the release's directory. Without it they use O(release), when that is
+        a URL.
+    type: str
+  push:
+    description:
+      - Copy the artifact from O(release) on the controller to the host instead of downloading it there. For hosts with no way out.
+    type: bool
+    default: false
+  src:
+    description:
+      - A file on the host that holds the artifact already. It is verified like a download.
+    type: path
+  stage_only:
+    description:
+      - Download and verify only.
+    type: bool
+    default: false
+  plan_only:
+    description:
+      - Answer what would be done and do nothing, as in check mode.
+    type: bool
+    default: false
+  adopt:
+    description:
+      - Consent to adopt a plain file found at the product's entrypoint, for this run.
+    type: bool
+    default: false
+  smoke:
+    description:
+      - Run the release's own version command before the switch.
+    type: bool
+    default: true
+  confirm:
+    description:
+      - Confirm the trial after connecting anew. With V(false) the result's state is V(trial) and M(slotward.fleet.confirm) must be
+        used before the deadline.
+    type: bool
+    default: true
+  reconnect_s:
+    description:
+      - How many seconds to try to connect again and confirm after the switch. Without it, and at most, as long as the trial has left
+        and a few seconds more for the host to go back.
+    type: int
+  id:
+    description:
+      - The trial's id, 16 hexadecimal digits. Made by the controller when it is not given.
+    type: str
+seealso:
+  - module: slotward.fleet.release_info
+  - module: slotward.fleet.confirm
+  - module: slotward.fleet.rollback
+"""
+
+EXAMPLES = r"""
+- name: Read and verify the release once
+  slotward.fleet.release_info:
+    release: https://releases.example.com/slotward/1.1.0
+    pins: "{{ release_pins }}"
+    threshold: 2
+  register: release
+  run_once: true
+
+- name: Download and verify on every host
+  slotward.fleet.upgrade:
+    target: "{{ release.target }}"
+    stage_only: true
+
+- name: Switch, connect anew, confirm
+  slotward.fleet.upgrade:
+    target: "{{ release.target }}"
+
+- name: Upgrade a host that has no way out
+  slotward.fleet.upgrade:
+    release: /srv/releases/slotward/1.1.0
+    push: true
+"""
+
+RETURN = r"""
+product:
+  description: The product.
+  returned: always
+  type: str
+  sample: slotward
+state:
+  description:
+    - How it ended. V(confirmed) and V(current) are success; V(ahead) means that the host runs a newer release than asked.
+    - V(trial) is not success yet. V(unknown) means that the host could not be asked.
+  returned: always
+  type: str
+  sample: confirmed
+code:
+  description: Why, as a stable code; V(ok) when all is well.
+  returned: always
+  type: str
+  sample: ok
+reason:
+  description: Why, as a sentence; null when all is well.
+  returned: always
+  type: str
+  sample: slotward 1.2.0 kept exiting by itself during its trial
+from:
+  description: The version that ran before.
+  returned: always
+  type: str
+  sample: 1.0.0
+to:
+  description: The version that was asked for.
+  returned: always
+  type: str
+  sample: 1.1.0
+sequence:
+  description: The release's sequence.
+  returned: always
+  type: int
+  sample: 2
+floor:
+  description: The lowest sequence that the host still takes, once it is known.
+  returned: always
+  type: int
+  sample: 2
+digests:
+  description: SHA-256 of the two versions' bytes, C(from) and C(to).
+  returned: always
+  type: dict
+  sample: {"from": "d2a8...", "to": "9f2c..."}
+trial_id:
+  description: The trial's id.
+  returned: always
+  type: str
+  sample: 9f8a6c1e22d04b57
+deadline_s:
+  description: Seconds left to confirm when the host was last asked; null without a trial.
+  returned: always
+  type: int
+  sample: 112
+boots_left:
+  description: Reboots that the trial still survives; null without a trial.
+  returned: always
+  type: int
+  sample: 3
+missing:
+  description: The sources that have not confirmed yet.
+  returned: always
+  type: list
+  elements: str
+  sample: [controller]
+retry:
+  description: After a rollback, the exact command that allows this version again on the host.
+  returned: always
+  type: str
+  sample: /usr/local/bin/slotward update --clear-failed 1.2.0
+evidence:
+  description: Where the host keeps what it saw of a failed release, if it does.
+  returned: always
+  type: str
+  sample: null
+artifact:
+  description: What has to be downloaded, C(name), C(url), C(sha256), C(size); null when nothing has to.
+  returned: always
+  type: dict
+  sample: null
+reuse:
+  description: The other slot holds the release already.
+  returned: always
+  type: bool
+  sample: false
+adopt:
+  description: The upgrade adopts a plain file at the entrypoint.
+  returned: always
+  type: bool
+  sample: false
+command:
+  description: What the host would run for it.
+  returned: always
+  type: str
+  sample: null
+"""
+
+import json
+from typing import Any, Dict, List
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, upgrade_options
+
+NO_CHANGE = ("current", "ahead")
+
+
+def words_for(params: Dict[str, Any], check: bool) -> List[str]:
+    """The agent's command for this request, without what every request has."""
+    words = ["prepare" if check else "upgrade", "--target", "-"]
+    words += ["--src", params["src"]] if params["src"] else []
+    words += ["--adopt"] if params["adopt"] else []
+    if check:
+        return words
+    words += ["--stage-only"] if params["stage_only"] else ["--no-wait"]
+    words += [] if params["smoke"] else ["--no-smoke"]
+    words += ["--id", params["id"]] if params["id"] and not params["stage_only"] else []
+    return words
+
+
+def main() -> None:
+    """Ask the agent and hand its answer back."""
+    module = AnsibleModule(argument_spec=upgrade_options.UPGRADE_OPTIONS, supports_check_mode=True)
+    target = module.params["target"]
+    if target is None:
+        module.fail_json(msg="the module needs target; release is read by the action plugin on the controller")
+    module.params["product"] = target["product"]
+    only_plan = module.check_mode or module.params["plan_only"]
+    answer = ansible_glue.choose(target)
+    if not answer.failed:
+        words = words_for(module.params, only_plan)
+        answer = ansible_glue.ask(module, words, stdin=json.dumps(answer.data["target"]))
+    result = ansible_glue.shape(module.params, answer, to=target["version"], sequence=target["sequence"])
+    result.update({key: answer.data.get(key) for key in ("artifact", "command")})
+    result.update({key: bool(answer.data.get(key)) for key in ("reuse", "adopt")})
+    would = not answer.failed and result["state"] not in NO_CHANGE
+    changed = would if only_plan else bool(answer.data.get("changed"))
+    after = result["to"] if changed and not module.params["stage_only"] else result["from"]
+    result["diff"] = ansible_glue.before_after(result["product"], result["from"], after)
+    ansible_glue.finish(module, answer, result, changed)
+
+
+if __name__ == "__main__":
+    main()
