@@ -100,6 +100,7 @@ WRONG_SOURCE = _code("wrong-source", REFUSAL, "who confirms is not a confirmatio
 UNKNOWN_PRODUCT = _code("unknown-product", REFUSAL, "no product of this name is configured on this host")
 IN_PROGRESS = _code("in-progress", RETRYABLE, "another command holds the lock")
 TRIAL_PENDING = _code("trial-pending", RETRYABLE, "a trial is pending and must end first")
+SYSTEMD_FAILED = _code("systemd-failed", RETRYABLE, "systemd refused what it was asked or gave no answer in time")
 DOWNLOAD_FAILED = _code("download-failed", RETRYABLE, "the download did not succeed")
 BROKEN_RECORD = _code("broken-record", BROKEN, "a record on the host is missing, torn or damaged")
 BAD_CONFIG = _code("bad-config", BROKEN, "the configuration has errors")

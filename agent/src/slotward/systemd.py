@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asks systemd: `systemctl` and `systemd-run`, each call a list of arguments with a time limit.
+
+Rules:
+- No shell, no parsing of what is made for people: properties come from `systemctl show`.
+- A host without systemd is refused (`no-systemd`); a call that fails or hangs is Retryable and names the command.
+- `subprocess` is imported when the first call is made: most starts of the agent make none (DESIGN 9).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from slotcore import codes
+
+if TYPE_CHECKING:
+    import subprocess
+
+QUICK_S = 10.0
+START_S = 30.0
+RELOAD_S = 60.0
+MAX_OUTPUT = 64 * 1024
+
+
+class Output(NamedTuple):
+    """How a command ended and what it wrote, both streams together, at most `MAX_OUTPUT` characters."""
+
+    code: int
+    output: str
+
+
+def _environment() -> Dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
+    kept.update({"LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"})
+    return kept
+
+
+def _no_systemd(program: str) -> codes.Refused:
+    return codes.Refused(
+        codes.Refusal(codes.NO_SYSTEMD, f"cannot run {program}: this host has no systemd, so nothing could end a trial")
+    )
+
+
+def _failed(argv: Sequence[str], why: str) -> codes.Retryable:
+    return codes.Retryable(codes.SYSTEMD_FAILED, f"`{' '.join(argv)}` {why}")
+
+
+def _run(argv: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
+    import subprocess
+
+    try:
+        return subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            env=_environment(),
+            check=False,
+        )
+    except FileNotFoundError:
+        raise _no_systemd(argv[0]) from None
+    except subprocess.TimeoutExpired:
+        raise _failed(argv, f"gave no answer within {timeout_s:g} s") from None
+    except OSError as error:
+        raise _failed(argv, f"cannot be run: {error.strerror}") from None
+
+
+def _systemctl(arguments: Sequence[str], timeout_s: float = QUICK_S) -> str:
+    """Run systemctl; raises when it does not end with 0."""
+    argv = ["systemctl", *arguments]
+    done = _run(argv, timeout_s)
+    if done.returncode != 0:
+        said = " ".join((done.stderr.strip() or done.stdout.strip() or "no output").split())
+        if "not been booted with systemd" in said:
+            raise _no_systemd("systemctl")
+        raise _failed(argv, f"ended with status {done.returncode}: {said[-400:]}")
+    return done.stdout
+
+
+def show(unit: str, properties: Sequence[str]) -> Dict[str, str]:
+    """The unit's properties by name; those that this systemd does not know are missing."""
+    text = _systemctl(["show", "--property=" + ",".join(properties), "--", unit])
+    return dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+
+
+def version() -> int:
+    """systemd's version, as in 252."""
+    text = _systemctl(["--version"])
+    words = text.split()
+    if len(words) < 2 or not words[1].isdigit():
+        raise _failed(["systemctl", "--version"], f"answers {text[:80]!r}, no version")
+    return int(words[1])
+
+
+def is_active(unit: str) -> bool:
+    """Whether systemd reports the unit active."""
+    return show(unit, ("ActiveState",)).get("ActiveState") == "active"
+
+
+def is_enabled(unit: str) -> bool:
+    """Whether the unit is started at boot."""
+    return _run(["systemctl", "is-enabled", "--", unit], QUICK_S).returncode == 0
+
+
+def start(unit: str) -> None:
+    """Start the unit and wait for it."""
+    _systemctl(["start", "--", unit], START_S)
+
+
+def start_no_block(unit: str) -> None:
+    """Have the unit started, without waiting."""
+    _systemctl(["--no-block", "start", "--", unit])
+
+
+def stop(unit: str) -> None:
+    """Stop the unit and wait for it."""
+    _systemctl(["stop", "--", unit], START_S)
+
+
+def reset_failed(unit: str) -> None:
+    """Forget a failure and the start limit's count (field case W2); a unit that systemd does not know has none."""
+    _run(["systemctl", "reset-failed", "--", unit], QUICK_S)
+
+
+def restart_no_block(unit: str) -> None:
+    """Have the unit restarted, or started, without waiting."""
+    _systemctl(["--no-block", "restart", "--", unit])
+
+
+def restart(unit: str) -> None:
+    """Our own way to restart a unit: its failure is reset first, and nothing waits."""
+    reset_failed(unit)
+    restart_no_block(unit)
+
+
+def enable(unit: str) -> None:
+    """Have the unit started at boot."""
+    _systemctl(["enable", "--", unit], RELOAD_S)
+
+
+def daemon_reload() -> None:
+    """Have systemd read the unit files again."""
+    _systemctl(["daemon-reload"], RELOAD_S)
+
+
+def verify(paths: Sequence[str]) -> Tuple[str, ...]:
+    """What `systemd-analyze verify` says against unit files, nothing when they are right or it is not installed (W9)."""
+    try:
+        done = _run(["systemd-analyze", "verify", "--man=no", *paths], START_S)
+    except codes.Refused:
+        return ()
+    lines = tuple(line for line in (done.stderr + done.stdout).splitlines() if line.strip())
+    return lines or ((f"systemd-analyze verify ended with status {done.returncode}",) if done.returncode else ())
+
+
+def transient(
+    argv: Sequence[str], unit: str, properties: Sequence[str] = (), options: Sequence[str] = ("--pipe", "--wait")
+) -> List[str]:
+    """The command that runs `argv` in a transient unit of that name, outside the caller's sandbox and session."""
+    settings = [f"--property={setting}" for setting in properties]
+    return ["systemd-run", "--quiet", "--collect", *options, f"--unit={unit}", *settings, "--", *argv]
+
+
+def run_transient(argv: Sequence[str], properties: Sequence[str], timeout_s: float, what: str) -> Output:
+    """Run a command in a transient unit, bounded in time, and take what it wrote."""
+    unit = f"slotward-{what}-{os.getpid()}"
+    limits = (f"RuntimeMaxSec={timeout_s:g}", "TimeoutStopSec=2", "KillSignal=SIGKILL")
+    command = transient(argv, unit, (*properties, *limits))
+    try:
+        done = _run(command, timeout_s + START_S)
+    except codes.Retryable:
+        _run(["systemctl", "kill", "--signal=KILL", "--", unit], QUICK_S)
+        raise
+    text = done.stdout + done.stderr
+    return Output(done.returncode, text[-MAX_OUTPUT:])
+
+
+def run_attached(argv: Sequence[str], unit: str, properties: Sequence[str] = ()) -> int:
+    """Run a command in a transient unit with this process's own streams, and wait; the unit outlives this process."""
+    import subprocess
+
+    command = transient(argv, unit, properties)
+    try:
+        return subprocess.run(command, env=_environment(), check=False).returncode
+    except FileNotFoundError:
+        raise _no_systemd(command[0]) from None
+    except OSError as error:
+        raise _failed(command, f"cannot be run: {error.strerror}") from None
+
+
+def run_detached(argv: Sequence[str], unit: str, properties: Sequence[str] = ()) -> None:
+    """Have a command run in a transient unit, without waiting for it."""
+    command = transient(argv, unit, properties, ("--no-block",))
+    done = _run(command, QUICK_S)
+    if done.returncode != 0:
+        raise _failed(command, f"ended with status {done.returncode}: {done.stderr.strip()[-400:]}")
+
+
+def booted() -> Optional[str]:
+    """Why this host is not run by systemd, or None."""
+    return None if os.path.isdir("/run/systemd/system") else "/run/systemd/system is missing"
