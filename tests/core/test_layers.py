@@ -38,7 +38,9 @@ MODULE_LINES_BELOW_DOCUMENTATION = 80
 # The formats are called after the project, and one table holds the defaults of the agent's own configuration file.
 # Nothing else in the engine may know what the product is called.
 NAMES_THE_PROJECT = {"manifest.py", "signatures.py", "config.py"}
-GUARD_OWN_PLACES = re.compile(r"/usr/local/lib/slotward|slotward-(?:guard|rollback|deadline)@")
+GUARD_OWN_NAMES = re.compile(
+    r"/usr/local/lib/slotward|slotward-(?:guard|rollback|deadline)@|slotward-guard:|slotward (?:setup|doctor)\b"
+)
 
 
 class Import(NamedTuple):
@@ -162,10 +164,10 @@ def name_complaints(file: str, source: str) -> List[str]:
 
 
 def guard_complaints(source: str) -> List[str]:
-    """Lines of the guard that know a product's name; its own directory and units are called after the project."""
+    """Lines of the guard that know a product's name; its own directory, units and commands are called after the project."""
     lines = enumerate(source.splitlines(), 1)
     code = [(number, line) for number, line in lines if not line.lstrip().startswith("#")]
-    return ["guard:%d %s" % (number, line) for number, line in code if "slotward" in GUARD_OWN_PLACES.sub("", line)]
+    return ["guard:%d %s" % (number, line) for number, line in code if "slotward" in GUARD_OWN_NAMES.sub("", line)]
 
 
 def size_complaints(file: str, source: str, most: int) -> List[str]:
@@ -381,6 +383,7 @@ def test_an_allowed_import_is_not_complained_of(allowed: Callable[[str, Import],
         name_complaints("a.py", 'MARK = b"slotward"\n'),
         name_complaints("a.py", 'def f(x):\n    """Like slotward."""\n    return f"{x}-slotward"\n'),
         guard_complaints("# slotward\nunit=slotward.service\nstop slotward-deadline@x.timer\n"),
+        guard_complaints("say 'run slotward doctor'\ncd /opt/slotward/slotward\n"),
         size_complaints("a.py", "x = 1\n" * 251, 250),
         size_complaints("a.py", "def f():\n" + "    x = 1\n" * 40, 250),
         module_complaints("a.py", 'RETURN = """\n"""\n' + "x = 1\n" * 81),
