@@ -50,7 +50,12 @@ def keygen(args: argparse.Namespace) -> answers.Answer:
     if not args.passphrase_file:
         _say(f"{private_path} is not encrypted: whoever reads it can sign (--passphrase-file encrypts it)")
     told = {"alg": key.public.alg, "kid": key.public.kid, "pin": key.public.pin}
-    lines = [f"private key {private_path}", f"public key {public_path}", f"kid {key.public.kid}", f"pin {key.public.pin}"]
+    lines = [
+        f"private key {private_path}",
+        f"public key {public_path}",
+        f"kid {key.public.kid}",
+        f"pin {key.public.pin}",
+    ]
     return _done("", True, {**told, "private": private_path, "public": public_path}, lines)
 
 
@@ -176,7 +181,9 @@ def _matching(path: str, body: manifest.Manifest) -> str:
 def _pins(args: argparse.Namespace) -> Tuple[str, ...]:
     text = args.pins or ""
     if args.pins_file:
-        text = ",".join(release_files.read(args.pins_file, MAX_KEY_FILE).decode("utf-8", "replace").replace(",", " ").split())
+        text = ",".join(
+            release_files.read(args.pins_file, MAX_KEY_FILE).decode("utf-8", "replace").replace(",", " ").split()
+        )
     try:
         pins = keys.parse_pins(text)
     except ValueError as error:
@@ -245,4 +252,3 @@ def _print(answer: answers.Answer, as_json: bool) -> int:
     else:
         print("\n".join(answer.lines), file=sys.stderr if answer.exit == answers.REFUSED else sys.stdout, flush=True)
     return answer.exit
-

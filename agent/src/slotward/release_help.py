@@ -11,7 +11,8 @@ from slotcore import keys, manifest, rfc3339
 EXITS = """exit status: 0 done or nothing to do, 1 a file cannot be read or written, 2 the command line is wrong,
 3 refused (the code says which rule)"""
 
-TOUR = """A release that two of three people must sign:
+TOUR = (
+    """A release that two of three people must sign:
 
   each signer, once, on a machine of their own:
     slotward release keygen --output ana.pem --passphrase-file ana.txt
@@ -30,34 +31,51 @@ TOUR = """A release that two of three people must sign:
     slotward release verify --manifest releases/slotward/1.1.0/manifest.json \\
       --pins sha256/...,sha256/...,sha256/... --threshold 2
 
-""" + EXITS
+"""
+    + EXITS
+)
 
-KEYGEN = """Writes the private key (mode 0600) and beside it the public key, NAME.pub.pem, and prints
+KEYGEN = (
+    """Writes the private key (mode 0600) and beside it the public key, NAME.pub.pem, and prints
 the key id and the pin. Nothing is overwritten. Hosts pin the key by [update] release_pins.
 
-""" + EXITS
+"""
+    + EXITS
+)
 
-BUILD = """Writes DIR/<product>/<version>/ with manifest.json (unsigned) and a copy of each artifact, named
+BUILD = (
+    """Writes DIR/<product>/<version>/ with manifest.json (unsigned) and a copy of each artifact, named
 <product>_<version>_<os>_<arch>. Building the same release again changes nothing; building
 another one in its place is refused: a version is published once. The sequence must grow with
 every release of the product, since hosts refuse what is below the highest they confirmed.
 
-""" + EXITS
+"""
+    + EXITS
+)
 
-SIGN = """Shows on standard error what is signed, asks (unless --yes), and adds one signature to the
+SIGN = (
+    """Shows on standard error what is signed, asks (unless --yes), and adds one signature to the
 manifest. The key must be one that the manifest lists. Signing twice changes nothing.
 
-""" + EXITS
+"""
+    + EXITS
+)
 
-MERGE = """All files must be the same manifest; the result has the signatures of all of them, and of the
+MERGE = (
+    """All files must be the same manifest; the result has the signatures of all of them, and of the
 output file when it is there. A signature that does not verify is refused.
 
-""" + EXITS
+"""
+    + EXITS
+)
 
-VERIFY = """Checks what a host with these pins checks: shape, signatures, canonical form, expiry. With
+VERIFY = (
+    """Checks what a host with these pins checks: shape, signatures, canonical form, expiry. With
 --artifact the files' size and SHA-256 too. Changes nothing.
 
-""" + EXITS
+"""
+    + EXITS
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -92,7 +110,9 @@ def _add(
 
 
 def _keygen(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--output", required=True, metavar="NAME.pem", help="the private key's file, which must not be there")
+    sub.add_argument(
+        "--output", required=True, metavar="NAME.pem", help="the private key's file, which must not be there"
+    )
     sub.add_argument("--alg", choices=keys.ALGORITHMS, default=keys.ES256, help="default: %(default)s")
     _passphrase(sub, "encrypt the private key with the first line of this file")
 
@@ -112,10 +132,14 @@ def _build(sub: argparse.ArgumentParser) -> None:
         help="a program; its platform is read from a name that ends in _os_arch",
     )
     sub.add_argument("--output", required=True, metavar="DIR", help="the base of all releases")
-    sub.add_argument("--expires-days", type=_days, default=365, metavar="N", help="hosts refuse it after that (default: 365)")
+    sub.add_argument(
+        "--expires-days", type=_days, default=365, metavar="N", help="hosts refuse it after that (default: 365)"
+    )
     sub.add_argument("--channel", default=manifest.DEFAULT_CHANNEL, help="default: %(default)s")
     sub.add_argument("--min-from", metavar="VERSION", help="releases below this one must pass a stepping stone first")
-    sub.add_argument("--issued-at", type=_time, default=_now(), metavar="TIME", help="such as 2026-01-31T12:00:00Z (default: now)")
+    sub.add_argument(
+        "--issued-at", type=_time, default=_now(), metavar="TIME", help="such as 2026-01-31T12:00:00Z (default: now)"
+    )
     _passphrase(sub, "for private keys given as --key: the first line of this file")
 
 
@@ -136,9 +160,13 @@ def _verify(sub: argparse.ArgumentParser) -> None:
     pins = sub.add_mutually_exclusive_group(required=True)
     pins.add_argument("--pins", metavar="LIST", help="comma-separated sha256/<base64>")
     pins.add_argument("--pins-file", metavar="FILE", help="the same in a file, by commas, blanks or lines")
-    sub.add_argument("--threshold", type=_positive, default=1, metavar="N", help="distinct pinned keys needed (default: 1)")
+    sub.add_argument(
+        "--threshold", type=_positive, default=1, metavar="N", help="distinct pinned keys needed (default: 1)"
+    )
     sub.add_argument("--artifact", action="append", default=[], metavar="FILE", help="check this file too; repeatable")
-    sub.add_argument("--at", type=_time, default=_now(), metavar="TIME", help="judge expiry at this time (default: now)")
+    sub.add_argument(
+        "--at", type=_time, default=_now(), metavar="TIME", help="judge expiry at this time (default: now)"
+    )
 
 
 def _passphrase(sub: argparse.ArgumentParser, text: str) -> None:

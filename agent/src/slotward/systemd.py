@@ -87,6 +87,11 @@ def show(unit: str, properties: Sequence[str]) -> Dict[str, str]:
     return dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
 
 
+def show_text(units: Sequence[str], properties: Sequence[str]) -> str:
+    """Properties of several units in one call: a block of lines a unit, in that order, blank lines between."""
+    return _systemctl(["show", "--property=" + ",".join(properties), "--", *units])
+
+
 def version() -> int:
     """systemd's version, as in 252."""
     text = _systemctl(["--version"])

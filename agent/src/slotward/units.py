@@ -114,7 +114,9 @@ def _guard_files(product: products.Product) -> List[SystemFile]:
     marks = {"@GUARD_DIR@": GUARD_DIR, "@HARDENING@": _resource("units/hardening").rstrip("\n")}
     files = [
         SystemFile(GUARD_DIR + "/guard", 0o755, _resource("guard")),
-        SystemFile(f"{GUARD_DIR}/guard.d/{product.name}.env", 0o644, f"UNIT={product.unit}\nSLOTS={product.slots_dir}\n"),
+        SystemFile(
+            f"{GUARD_DIR}/guard.d/{product.name}.env", 0o644, f"UNIT={product.unit}\nSLOTS={product.slots_dir}\n"
+        ),
     ]
     files += [SystemFile(f"{UNIT_DIR}/{name}", 0o644, _filled(name, marks)) for name in SHARED_UNITS]
     return files
@@ -124,13 +126,13 @@ def _instance_files(product: products.Product) -> List[SystemFile]:
     slots = product.slots_dir
     head = "# SPDX-License-Identifier: GPL-3.0-or-later\n# Written by slotward setup.\n[Unit]\n"
     files = [
-        SystemFile(f"{UNIT_DIR}/{base}@{product.name}.service.d/50-slots.conf", 0o644, f"{head}RequiresMountsFor={slots}\n")
+        SystemFile(
+            f"{UNIT_DIR}/{base}@{product.name}.service.d/50-slots.conf", 0o644, f"{head}RequiresMountsFor={slots}\n"
+        )
         for base in GUARD_SERVICES
     ]
     # PropagatesReloadTo= does nothing here but keep systemd from forgetting how a unit that it need not keep has ended
-    timer = (
-        f"{head}RequiresMountsFor={slots}\nConditionPathExists={slots}/trial\nPropagatesReloadTo={product.unit}\n"
-    )
+    timer = f"{head}RequiresMountsFor={slots}\nConditionPathExists={slots}/trial\nPropagatesReloadTo={product.unit}\n"
     files.append(SystemFile(f"{UNIT_DIR}/{timer_of(product.name)}.d/50-slots.conf", 0o644, timer))
     return files
 

@@ -32,12 +32,16 @@ class End(NamedTuple):
 
 
 def free_slot(state: settles.State) -> str:
-    """The slot that may be written: neither current nor good. Only for a settled state."""
-    taken = {state.current, state.good}
-    return next((slot for slot in products.SLOTS if slot not in taken), products.SLOTS[0])
+    """The slot that may be written: neither current nor good. During a trial there is none, and asking is a bug."""
+    for slot in products.SLOTS:
+        if slot not in (state.current, state.good):
+            return slot
+    raise AssertionError(f"no slot is free: current is {state.current}, good is {state.good}")
 
 
-def _fill(product: products.Product, state: settles.State, slot: str, record: records.SlotRecord, source: str) -> ops.Plan:
+def _fill(
+    product: products.Product, state: settles.State, slot: str, record: records.SlotRecord, source: str
+) -> ops.Plan:
     kept = {name: entry for name, entry in state.slots.items() if name != slot}
     path = product.path("slots.json")
     cleared = ops.write_durably(path, records.render_slots(kept)) if slot in state.slots else ()
@@ -79,11 +83,13 @@ def plan_stage(
     """Put verified bytes into the free slot and look at them there; nothing that starts is touched."""
     slot = free_slot(state)
     update = state.update._replace(newest_issued=max(state.update.newest_issued, newest_issued))
-    noted = () if update == state.update else ops.write_durably(product.path("update.json"), records.render_update(update))
+    noted = (
+        () if update == state.update else ops.write_durably(product.path("update.json"), records.render_update(update))
+    )
     return noted + _fill(product, state, slot, record, STAGED)
 
 
-def plan_swap(product: products.Product, state: settles.State, trial: trials.Trial) -> ops.Plan:
+def plan_swap(product: products.Product, trial: trials.Trial) -> ops.Plan:
     """Start the trial of the bytes in `trial.to_slot` (the order of DESIGN 4)."""
     return (
         ops.link_durably(product.path("back"), trial.from_slot)
@@ -93,6 +99,13 @@ def plan_swap(product: products.Product, state: settles.State, trial: trials.Tri
         + ops.link_durably(product.path("current"), trial.to_slot)
         + (ops.Restart(),)
     )
+
+
+def _about(state: settles.State, trial: Optional[trials.Trial], slot: Optional[str]) -> records.SlotRecord:
+    """What is on trial: as its record says, else as the record of `slot`, else unknown."""
+    if trial is not None:
+        return records.SlotRecord(trial.to_version, trial.sequence, trial.to_sha256, 0)
+    return state.slots.get(slot or "", records.SlotRecord("", 0, "", 0))
 
 
 def _last(trial: Optional[trials.Trial], state: str, end: End, version: str) -> records.Last:
@@ -111,15 +124,13 @@ def plan_finish_confirm(
     product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
 ) -> ops.Plan:
     """What follows a won confirmation: floor, `good`, then the record goes. May be carried out any number of times."""
-    slot = settles.new_slot(state, trial) if trial is not None else (state.current or free_slot(state))
-    known = state.slots.get(slot or "")
-    sequence = trial.sequence if trial is not None else (known.sequence if known is not None else 0)
-    version = trial.to_version if trial is not None else (known.version if known is not None else "")
-    floor = max(state.update.floor, product.base_floor, sequence)
-    update = state.update._replace(floor=floor, last=_last(trial, "confirmed", end, version))
+    slot = trial.to_slot if trial is not None else (state.current or free_slot(state))
+    about = _about(state, trial, slot)
+    floor = max(state.update.floor, product.base_floor, about.sequence)
+    update = state.update._replace(floor=floor, last=_last(trial, "confirmed", end, about.version))
     return (
         ops.write_durably(product.path("update.json"), records.render_update(update))
-        + ops.link_durably(product.path("good"), str(slot))
+        + ops.link_durably(product.path("good"), slot)
         + ops.unlink_durably(product.slots_dir, "trial.confirm", *_OWN_NAMES, "back")
     )
 
@@ -131,27 +142,26 @@ def plan_confirm(product: products.Product, state: settles.State, trial: trials.
 
 
 def _return_links(product: products.Product, state: settles.State) -> ops.Plan:
-    if state.current == state.good or state.good is None:
+    home = state.good or state.back  # `back` is only ever made to name good's slot
+    if home is None or state.current == home:
         return ()
-    ready = () if state.back == state.good else ops.link_durably(product.path("back"), state.good)
+    ready = () if state.back == home else ops.link_durably(product.path("back"), home)
     moved = ops.Rename(product.path("back"), product.path("current"))
     return (*ready, moved, ops.SyncDir(product.slots_dir))
 
 
-def _record_failure(
-    product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
-) -> ops.Plan:
-    known = state.slots.get(settles.new_slot(state, trial) or "")
-    version = trial.to_version if trial is not None else (known.version if known is not None else "")
+def _record_end(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
+    about = _about(state, trial, settles.new_slot(state, trial))
     if end.code == codes.NEVER_STARTED:
-        update = state.update._replace(last=_last(trial, "abandoned", end, version))
+        known = state.update.last
+        if trial is not None and known is not None and known.trial_id == trial.trial_id:
+            return ()  # a leftover of a trial whose end is recorded already
+        update = state.update._replace(last=_last(trial, "abandoned", end, about.version))
     else:
-        update = state.update._replace(last=_last(trial, "rolled-back", end, version))
-    if end.code != codes.NEVER_STARTED and version:
-        sha256 = trial.to_sha256 if trial is not None else (known.sha256 if known is not None else "")
-        sequence = trial.sequence if trial is not None else (known.sequence if known is not None else 0)
-        failure = records.Failed(version, end.code, end.why, sequence, sha256, end.at)
-        update = records.with_failure(update, failure)
+        update = state.update._replace(last=_last(trial, "rolled-back", end, about.version))
+        if about.version:
+            failure = records.Failed(about.version, end.code, end.why, about.sequence, about.sha256, end.at)
+            update = records.with_failure(update, failure)
     return ops.write_durably(product.path("update.json"), records.render_update(update))
 
 
@@ -167,12 +177,10 @@ def plan_finish_revert(
     if state.broken is not None:
         return moved + restarted
     tidied = ops.unlink_durably(product.slots_dir, "trial.revert", *_OWN_NAMES, "back")
-    return moved + restarted + _record_failure(product, state, trial, end) + tidied
+    return moved + restarted + _record_end(product, state, trial, end) + tidied
 
 
-def plan_go_back(
-    product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
-) -> ops.Plan:
+def plan_go_back(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
     """Win the end of the trial for the good release, and finish. With no record to claim, only finish."""
     if state.trial is None:
         return plan_finish_revert(product, state, trial, end)
@@ -186,12 +194,10 @@ def plan_go_back(
     return claim + plan_finish_revert(product, state, trial, end)
 
 
-def plan_abandon(
-    product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
-) -> ops.Plan:
+def plan_abandon(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
     """Clear an update that never started; it may be tried again. Links are set right where a cut left them apart."""
     links = _return_links(product, state)
     noted: ops.Plan = ()
-    if state.broken is None:
-        noted = _record_failure(product, state, trial, end._replace(code=codes.NEVER_STARTED))
+    if state.trial is not None and state.broken is None:  # no record at all: a cut while adopting, which is no update
+        noted = _record_end(product, state, trial, end._replace(code=codes.NEVER_STARTED))
     return links + noted + ops.unlink_durably(product.slots_dir, "trial", *_OWN_NAMES, "back")

@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, Optional, Tuple
+from typing import Mapping, NamedTuple, Optional, Tuple
 
 from . import codes, records
 from . import product as products
@@ -24,6 +24,9 @@ class Clock(NamedTuple):
 
     uptime_s: int
     boot_id: str
+
+
+NO_SLOTS: Mapping[str, records.SlotRecord] = {}
 
 
 class State(NamedTuple):
@@ -41,7 +44,7 @@ class State(NamedTuple):
     revert: Optional[bytes] = None
     log: bytes = b""
     sources: bytes = b""
-    slots: records.Slots = {}
+    slots: Mapping[str, records.SlotRecord] = NO_SLOTS
     update: records.Update = records.Update()
     broken: Optional[Tuple[str, str]] = None
     """The record that cannot be read, and why; `slots` or `update` is then empty and must not be written."""
@@ -82,8 +85,8 @@ def left_s(trial: trials.Trial, clock: Clock) -> int:
 
 
 def _without_record(state: State) -> Settlement:
-    if state.current == state.good:
-        return Settlement(Action.NONE, codes.OK)
+    if state.current == state.good or state.good is None:
+        return Settlement(Action.NONE, codes.OK)  # without `good` nobody knows where to go back to: a broken record
     if state.entrypoint == "file":
         return Settlement(Action.ABANDONED, codes.NEVER_STARTED)  # a cut while adopting: the file is what starts
     return Settlement(Action.GO_BACK, codes.LOST_RECORD)

@@ -133,9 +133,9 @@ def _slots_line(answer: Dict[str, Any], entrypoint: str) -> str:
 def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
     """The lines of `update` for people, from its JSON answer."""
     pins = answer["pins"]
+    counted = f"{pins} release pin{'' if pins == 1 else 's'} (threshold {answer['threshold']})"
     shown = [
-        f"version {answer['version']}, release floor {answer['floor']}, "
-        f"{pins} release pin{'' if pins == 1 else 's'} (threshold {answer['threshold']})",
+        f"version {answer['version']}, release floor {answer['floor']}, {counted}",
         _slots_line(answer, entrypoint),
     ]
     trial = answer["trial"]
@@ -147,7 +147,9 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
     elif answer["pending"] != "none":
         shown.append(f"pending: {answer['pending']}, finished by the next start or command")
     if answer["lock"] is not None:
-        shown.append(f"busy: {answer['lock']['what']}, process {answer['lock']['pid']}, for {answer['lock']['age_s']} s")
+        shown.append(
+            f"busy: {answer['lock']['what']}, process {answer['lock']['pid']}, for {answer['lock']['age_s']} s"
+        )
     if answer["broken"] is not None:
         shown.append(f"broken: {answer['broken']['file']}: {answer['broken']['why']}; updates are refused")
     shown.extend(f"configuration: {problem}; updates are refused" for problem in answer["config_problems"])

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward settle`: finish or undo an update in flight; run by `node` outside its sandbox."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from slotcore import codes
+from slotward import answers, lock, manager, own
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Settle once; the same again changes nothing (I9)."""
+    product = own.load(args.config).product
+    if os.geteuid() != 0:
+        raise codes.Refused(codes.Refusal(codes.NOT_ROOT, "settling changes root's records: run it as root"))
+    if not os.path.isdir(product.slots_dir):
+        return answers.Answer(answers.DONE, answers.base(product.name, "idle"), ["nothing to settle: no slots yet"])
+    with lock.held(product, "settle"):
+        _seen, done = manager.settle_now(product)
+    said = "nothing to settle" if done == "nothing" else f"settled: {done}"
+    answer = answers.base(product.name, "idle", changed=done != "nothing", message=said)
+    answer["settled"] = done
+    return answers.Answer(answers.DONE, answer, [said])

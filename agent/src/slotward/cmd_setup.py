@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward setup`: the first slot, the guard and the units, written once and never by an update (DESIGN 4).
+
+Rules:
+- A second run changes nothing; `--check` says what a run would change and changes nothing.
+- The program comes first, then the guard and the units; a crash in between leaves a host that a second run completes.
+- With pins configured, a program to install needs its signed manifest, and must be the very file that it lists.
+- A host on trial is left alone (field case C6).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from slotcore import checks, codes, ops, plans, records, settle
+from slotcore import manifest as manifests
+from slotcore import signatures
+from slotward import (
+    adoption,
+    answers,
+    build_info,
+    effects,
+    host,
+    installed,
+    lock,
+    manager,
+    own,
+    prepare,
+    staging,
+    systemd,
+    units,
+)
+
+DIRECTORY_MODE = 0o755
+PRIVATE_MODE = 0o700
+
+
+class Source(NamedTuple):
+    """The program to install into the first slot."""
+
+    descriptor: int
+    record: records.SlotRecord
+
+
+def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -> int:
+    """The sequence of the release that lists these bytes under the configured pins; raises the refusal."""
+    published = host.read_bytes(manifest_path, manifests.MAX_PUBLISHED)
+    if published is None:
+        raise effects.refused(codes.CANNOT_READ, f"there is no manifest at {manifest_path}")
+    found = signatures.verify_release(published, setup.product.pins, setup.product.threshold)
+    if isinstance(found, codes.Refusal):
+        raise codes.Refused(found)
+    name = checks.artifact_name(setup.product.name, found.manifest.version, prepare.this_platform())
+    if found.manifest.product != setup.product.name or version not in (found.manifest.version, "unknown"):
+        raise effects.refused(
+            codes.WRONG_VERSION,
+            f"{manifest_path} releases {found.manifest.product} {found.manifest.version}, the program is {setup.product.name} {version}",
+        )
+    if not any((entry.name, entry.sha256) == (name, sha256) for entry in found.manifest.artifacts):
+        raise effects.refused(
+            codes.NO_ARTIFACT, f"{manifest_path} lists no {name} with the SHA-256 {sha256} of the program"
+        )
+    if found.manifest.expires_at <= int(time.time()):
+        raise effects.refused(codes.EXPIRED, f"the release of {manifest_path} has expired")
+    return found.manifest.sequence
+
+
+def _open_source(setup: own.Setup, path: str, manifest_path: Optional[str]) -> Source:
+    descriptor = adoption.open_adoptable(path)
+    version, sequence = prepare.built_in(path)
+    sha256 = prepare.digest_of(f"/proc/self/fd/{descriptor}")
+    if manifest_path is not None:
+        sequence = _verified(setup, manifest_path, version, sha256)
+    return Source(descriptor, records.SlotRecord(version, sequence, sha256, os.fstat(descriptor).st_size))
+
+
+def _what_to_install(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Tuple[str, Optional[str]]:
+    """What setup does about the program: `install`, `adopt`, `relink`, `later` or `nothing`; and from which file."""
+    if state.entrypoint == "ours" and state.in_use:
+        return "nothing", None
+    if state.entrypoint == "elsewhere":
+        raise effects.refused(
+            codes.ENTRYPOINT_ELSEWHERE,
+            f"{setup.product.entrypoint} is a link to somewhere else: set [update] entrypoint",
+        )
+    if state.entrypoint == "file":
+        if args.adopt or setup.product.adopt:
+            return "adopt", setup.product.entrypoint
+        return "later", None
+    if state.in_use:
+        return "relink", None
+    return "install", args.source or build_info.program_path()
+
+
+def _directories(setup: own.Setup) -> List[Tuple[str, int]]:
+    return [
+        (setup.product.slots_dir, DIRECTORY_MODE),
+        (units.GUARD_DIR, DIRECTORY_MODE),
+        (f"{units.GUARD_DIR}/guard.d", DIRECTORY_MODE),
+        (setup.config.data_dir, PRIVATE_MODE),
+    ]
+
+
+def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str], args: argparse.Namespace) -> None:
+    product = setup.product
+    if what == "relink":
+        manager.apply(product, plans.plan_relink(product), "relink")
+    if path is None:
+        return
+    source = _open_source(setup, path, args.manifest)
+    try:
+        floor = manager.floor(product, seen)
+        if what == "install" and source.record.sequence < floor:
+            raise effects.refused(
+                codes.BELOW_FLOOR,
+                f"release sequence {source.record.sequence} is older than {floor}, which this node ran or was installed at (rollback)",
+            )
+        os.makedirs(os.path.dirname(product.entrypoint), DIRECTORY_MODE, exist_ok=True)
+        manager.adopt(product, seen, source.record, source.descriptor)
+    finally:
+        os.close(source.descriptor)
+
+
+def _write_system_files(
+    wanted: Tuple[units.SystemFile, ...], changes: Tuple[units.Change, ...], product: own.Setup
+) -> None:
+    due = {change.path for change in changes}
+    for file in wanted:
+        if file.path in due:
+            staging.make_parents(os.path.dirname(file.path))
+            plan = ops.write_durably(file.path, file.text.encode("utf-8"), file.mode)
+            manager.apply(product.product, plan, "setup")
+    problems = systemd.verify([f"{units.UNIT_DIR}/{product.product.unit}"]) if due else ()
+    if problems:
+        raise effects.refused(
+            codes.GUARD_NOT_INSTALLED, f"systemd does not take the units: {'; '.join(problems)[:600]}"
+        )
+
+
+def _timer_due(product_name: str) -> bool:
+    return not systemd.is_enabled(units.timer_of(product_name))
+
+
+def _changes(
+    setup: own.Setup, what: str, path: Optional[str], files: Tuple[units.Change, ...], timer_due: bool
+) -> List[Dict[str, str]]:
+    product = setup.product
+    listed = [{"path": name, "what": "create"} for name, _mode in _directories(setup) if not os.path.isdir(name)]
+    if what in ("install", "adopt"):
+        listed.append({"path": product.path("current"), "what": f"{what} {path}"})
+    if what in ("install", "adopt", "relink"):
+        listed.append({"path": product.entrypoint, "what": "link"})
+    listed += [{"path": change.path, "what": change.what} for change in files]
+    if timer_due:
+        listed.append({"path": units.timer_of(product.name), "what": "enable"})
+    return listed
+
+
+def _refuse_trial(seen: manager.Look) -> None:
+    if seen.settlement.action is settle.Action.AWAIT and seen.settlement.trial is not None:
+        pending = seen.settlement.trial
+        raise codes.Retryable(
+            codes.TRIAL_PENDING, f"trial {pending.trial_id} of {pending.to_version} is pending: it must end first"
+        )
+
+
+def _answer(setup: own.Setup, changes: List[Dict[str, str]], what: str, unit_changed: bool) -> answers.Answer:
+    product = setup.product
+    state = host.read_state(product)
+    entry = state.slots.get(state.current or "")
+    answer: Dict[str, Any] = answers.base(product.name, "idle", changed=bool(changes))
+    answer.update(
+        changes=changes,
+        unit_changed=unit_changed,
+        restart_needed=unit_changed,
+        installed=what,
+        version=entry.version if entry is not None else None,
+        sha256=entry.sha256 if entry is not None else None,
+    )
+    lines = [f"{change['what']}: {change['path']}" for change in changes] or ["nothing to do: all is in place"]
+    if what == "later":
+        lines.append(f"{product.entrypoint} is a plain file: the first update adopts it with --adopt")
+    return answers.Answer(answers.DONE, answer, lines)
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Set the host up, or say what that would change."""
+    setup = own.load(args.config)
+    if os.geteuid() != 0:
+        raise effects.refused(codes.NOT_ROOT, "setup writes units and slots: run it as root")
+    if setup.problems:
+        raise codes.BadConfig(setup.problems)
+    why = systemd.booted()
+    if why is not None:
+        raise effects.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
+    if args.check:
+        return _once(setup, args)
+    for path, mode in _directories(setup):
+        staging.make_parents(os.path.dirname(path))
+        if not os.path.isdir(path):
+            os.mkdir(path, mode)
+            os.chmod(path, mode)
+    with lock.held(setup.product, "setup"):
+        manager.settle_now(setup.product)
+        return _once(setup, args)
+
+
+def _once(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
+    product = setup.product
+    seen = manager.look(product)
+    _refuse_trial(seen)
+    if seen.state.broken is not None:
+        raise codes.BrokenRecord(*seen.state.broken)
+    what, path = _what_to_install(setup, seen.state, args)
+    if what == "install" and product.pins and args.manifest is None:
+        raise effects.refused(
+            codes.NO_MANIFEST,
+            f"release keys are pinned: give the signed manifest of {path} with --manifest, so that it is checked",
+        )
+    wanted = installed.wanted(setup)
+    files = units.plan(wanted, installed.read_file)
+    timer_due = _timer_due(product.name)
+    unit_changed = any(change.path.startswith(f"{units.UNIT_DIR}/{product.unit}") for change in files)
+    changes = _changes(setup, what, path, files, timer_due)
+    if not args.check:
+        _install(setup, seen, what, path, args)
+        _write_system_files(wanted, files, setup)
+        if units.needs_reload(files):
+            systemd.daemon_reload()
+        if timer_due:
+            systemd.enable(units.timer_of(product.name))
+    return _answer(setup, changes, what, unit_changed)

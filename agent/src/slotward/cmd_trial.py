@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward confirm` and `slotward rollback`: the two ends of a trial at somebody's word."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import Any, Dict, Optional, Union
+
+from slotcore import codes, proof, records, settle, status
+from slotcore import product as products
+from slotward import answers, effects, lock, manager, own, process
+
+POLL_S = 0.1
+BUSY_S = 10.0
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Dispatch to confirm or rollback."""
+    product = own.load(args.config).product
+    if os.geteuid() != 0:
+        raise effects.refused(codes.NOT_ROOT, f"{args.command} changes root's records: run it as root")
+    if args.command == "confirm":
+        return confirm(product, args.id, args.source, args.wait)
+    return rollback(product, args.id, args.why)
+
+
+def retry_command(version: str) -> str:
+    """The exact command that allows a failed version again on this host."""
+    return f"slotward update --clear-failed {version}"
+
+
+def ended(product: products.Product, last: records.Last, changed: bool) -> answers.Answer:
+    """The answer for a trial that has ended already: confirmed, or back on the old version and why."""
+    if last.state == "confirmed":
+        answer = answers.base(product.name, "confirmed", message=last.why, changed=changed)
+        lines = [f"{product.name} {last.to_version} is confirmed"]
+    else:
+        answer = answers.base(product.name, _state_after(product, last), last.code, last.why, changed)
+        lines = [f"{answer['state']}: {last.why}"]
+        if last.state != "abandoned":
+            lines.append(f"to allow it again: {retry_command(last.to_version)}")
+    answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id})
+    answer["retry"] = retry_command(last.to_version) if last.state not in ("confirmed", "abandoned") else None
+    return answers.Answer(answers.DONE if last.state == "confirmed" else answers.NOT_CONFIRMED, answer, lines)
+
+
+def _state_after(product: products.Product, last: records.Last) -> str:
+    if last.state != "rolled-back":
+        return last.state
+    return "rolled-back" if unit_runs(product, 5.0) else "rollback-failed"
+
+
+def unit_runs(product: products.Product, wait_s: float) -> bool:
+    """Whether the unit is active, waiting a little for a restart that is under way (field case H6)."""
+    from slotward import systemd
+
+    until = time.monotonic() + wait_s
+    while True:
+        active = systemd.show(product.unit, ("ActiveState",)).get("ActiveState")
+        if active == "active":
+            return True
+        if time.monotonic() >= until or active == "inactive":
+            return False
+        time.sleep(POLL_S)
+
+
+def _settled(product: products.Product, what: str) -> manager.Look:
+    """A look with nothing left to settle; whoever is settling already is given a moment."""
+    until = time.monotonic() + BUSY_S
+    while True:
+        seen = manager.look(product)
+        if seen.settlement.action in (settle.Action.NONE, settle.Action.AWAIT):
+            return seen
+        try:
+            with lock.held(product, what):
+                return manager.settle_now(product)[0]
+        except codes.Retryable as error:
+            if error.code != codes.IN_PROGRESS or time.monotonic() >= until:
+                raise
+        time.sleep(POLL_S)
+
+
+def _own_trial(product: products.Product, seen: manager.Look, trial_id: Optional[str]) -> Optional[answers.Answer]:
+    """None when the trial asked for is pending; the answer when it has ended; a refusal otherwise."""
+    pending = seen.settlement.trial
+    if seen.settlement.action is settle.Action.AWAIT and pending is not None:
+        if trial_id is not None and pending.trial_id != trial_id:
+            raise effects.refused(codes.WRONG_TRIAL, f"trial {pending.trial_id} is pending, not {trial_id}")
+        return None
+    if seen.state.broken is not None:
+        raise codes.BrokenRecord(*seen.state.broken)
+    last = seen.state.update.last
+    if last is not None and trial_id is not None and last.trial_id == trial_id:
+        return ended(product, last, changed=False)
+    named = f": {trial_id} is not known here" if trial_id else ""
+    raise effects.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending{named}")
+
+
+def _wait_for_proof(
+    product: products.Product, trial_id: str, wait_s: float
+) -> Union[proof.Proof, proof.Missing, answers.Answer]:
+    from slotward import systemd
+
+    until = time.monotonic() + wait_s
+    while True:
+        seen = _settled(product, "confirm")
+        done = _own_trial(product, seen, trial_id)
+        if done is not None:
+            return done
+        pending = seen.settlement.trial
+        if pending is None:
+            raise effects.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending")
+        shown = systemd.show(product.unit, process.UNIT_PROPERTIES)
+        facts = process.facts(product, pending.to_slot, shown)
+        swapped_s = pending.deadline_s - pending.length_s
+        found = proof.check(facts, swapped_s, product.settle_s, pending.to_sha256)
+        if isinstance(found, proof.Proof) or time.monotonic() >= until:
+            return found
+        time.sleep(POLL_S)
+
+
+def _on_trial(product: products.Product, seen: manager.Look, code: str, message: str) -> Dict[str, Any]:
+    answer = answers.base(product.name, "trial", code, message)
+    pending = seen.settlement.trial
+    if pending is not None:
+        answer["trial"] = status.trial_as_json(product, seen.state, pending, seen.clock)
+        answer.update({"from": pending.from_version, "to": pending.to_version, "missing": answer["trial"]["missing"]})
+    return answer
+
+
+def confirm(product: products.Product, trial_id: str, source: str, wait_s: float) -> answers.Answer:
+    """Confirm trial `trial_id` for one source; the release is confirmed when every configured source has spoken."""
+    if source not in product.confirm_sources:
+        wanted = ", ".join(product.confirm_sources)
+        raise effects.refused(
+            codes.WRONG_SOURCE, f"{source} does not confirm {product.name} on this host; confirm_sources is {wanted}"
+        )
+    found = _wait_for_proof(product, trial_id, wait_s)
+    if isinstance(found, answers.Answer):
+        return found
+    if isinstance(found, proof.Missing):
+        answer = _on_trial(product, manager.look(product), codes.NOT_PROVEN, found.why)
+        return answers.Answer(answers.NOT_CONFIRMED, answer, [f"not confirmed ({codes.NOT_PROVEN}): {found.why}"])
+    with lock.held(product, "confirm"):
+        seen = manager.settle_now(product)[0]
+        done = _own_trial(product, seen, trial_id)
+        if done is not None:
+            return done
+        return _confirm_locked(product, seen, source, found)
+
+
+def _confirm_locked(product: products.Product, seen: manager.Look, source: str, found: proof.Proof) -> answers.Answer:
+    pending = seen.settlement.trial
+    if len(product.confirm_sources) > 1:
+        seen = manager.note_source(product, seen, source)
+        if pending is not None and proof.missing_sources(product.confirm_sources, seen.state.sources, pending.trial_id):
+            answer = dict(_on_trial(product, seen, codes.NOT_CONFIRMED, f"{source} has confirmed"), changed=True)
+            missing = ", ".join(answer["missing"])
+            return answers.Answer(answers.NOT_CONFIRMED, answer, [f"{source} has confirmed; still missing: {missing}"])
+    manager.confirm(product, seen)
+    after = manager.look(product)
+    last = after.state.update.last
+    if last is None:
+        raise codes.BrokenRecord(product.path("update.json"), "the confirmation that was just written is not in it")
+    done = ended(product, last, changed=True)
+    done.json.update({"floor": status.floor_of(product, after.state), "missing": [], "proof": found._asdict()})
+    return done
+
+
+def rollback(product: products.Product, trial_id: Optional[str], why: str) -> answers.Answer:
+    """Take the release on trial back now, at an operator's word."""
+    with lock.held(product, "rollback"):
+        seen = manager.settle_now(product)[0]
+        done = _own_trial(product, seen, trial_id)
+        if done is not None:
+            return done
+        manager.go_back(product, seen, why)
+        last = manager.look(product).state.update.last
+    if last is None:
+        raise codes.BrokenRecord(product.path("update.json"), "the failure that was just written is not in it")
+    return ended(product, last, changed=True)._replace(exit=answers.DONE)

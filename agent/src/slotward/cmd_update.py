@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward update`: the state of this host, and clearing failed versions (seed 000 "bcd update")."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, Dict, List, Mapping, Tuple
+
+from slotcore import codes, ops, records, status
+from slotcore import product as products
+from slotward import answers, build_info, host, lock, own
+
+
+def _unit(product: products.Product) -> status.Unit:
+    from slotward import process, systemd
+
+    try:
+        return process.unit_of(systemd.show(product.unit, process.UNIT_PROPERTIES))
+    except (OSError, codes.Refused, codes.Retryable):
+        return status.Unit()
+
+
+def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str, int]:
+    """What this host runs: the current slot's record, else this very program."""
+    entry = slots.get(current)
+    if entry is not None:
+        return entry.version, entry.sequence
+    return build_info.VERSION, build_info.SEQUENCE
+
+
+def look(setup: own.Setup) -> Dict[str, Any]:
+    """The answer of `update --json`, from one look; changes nothing and takes no lock."""
+    product = setup.product
+    state = host.read_state(product)
+    version, sequence = running(state.slots, state.current or "")
+    seen = status.Host(version, sequence, _unit(product), lock.holder(product), setup.problems)
+    return status.as_json(product, state, host.clock(), seen)
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Show the state, or clear failed versions."""
+    setup = own.load(args.config)
+    if args.clear_failed is not None:
+        return _clear(setup.product, args.clear_failed)
+    if os.geteuid() == 0:
+        _settle_if_due(setup.product)
+    answer = look(setup)
+    return answers.Answer(answers.DONE, answer, status.lines(answer, setup.product.entrypoint))
+
+
+def _settle_if_due(product: products.Product) -> None:
+    """Finish what a crash left, when nobody else is at it; the answer then shows the state after it."""
+    from slotcore import settle
+
+    state = host.read_state(product)
+    if settle.decide(state, host.clock()).action in (settle.Action.NONE, settle.Action.AWAIT):
+        return
+    from slotward import manager
+
+    try:
+        with lock.held(product, "update"):
+            manager.settle_now(product)
+    except codes.Retryable:
+        return  # busy, or no space: shown as pending
+    except OSError:
+        return  # a read-only file system: shown as pending
+
+
+def _clear(product: products.Product, version: str) -> answers.Answer:
+    from slotward import manager
+
+    if os.geteuid() != 0:
+        raise codes.Refused(
+            codes.Refusal(codes.NOT_ROOT, "clearing failed versions changes root's records: run it as root")
+        )
+    with lock.held(product, "update --clear-failed"):
+        seen, _done = manager.settle_now(product)
+        if seen.state.broken is not None:
+            raise codes.BrokenRecord(*seen.state.broken)
+        kept, cleared = _split(seen.state.update, version)
+        if cleared:
+            plan = ops.write_durably(product.path("update.json"), records.render_update(kept))
+            manager.apply(product, plan, "clear-failed")
+    answer = answers.base(product.name, "idle", changed=bool(cleared))
+    answer["cleared"] = cleared
+    return answers.Answer(answers.DONE, answer, [_said(version, cleared)])
+
+
+def _said(version: str, cleared: List[str]) -> str:
+    if cleared:
+        return f"failed versions cleared: {', '.join(cleared)}"
+    return f"{version} is not among the failed versions" if version else "no failed versions"
+
+
+def _split(update: records.Update, version: str) -> Tuple[records.Update, List[str]]:
+    kept = tuple(entry for entry in update.failed if version not in ("", entry.version))
+    cleared = [entry.version for entry in update.failed if version in ("", entry.version)]
+    return update._replace(failed=kept), cleared

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward prepare` and `slotward upgrade`: from a target to a trial (DESIGN 6).
+
+Rules:
+- What changes the host runs in a transient unit of its own, so a lost connection or a restarted daemon does not end it.
+- One at a time: the lock is held from the first look to the restart, not while waiting for a confirmation.
+- The answer after the switch is `trial`; only the end of the trial says `confirmed` (I5).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from typing import Any, Dict, List, Optional
+
+from slotcore import checks, codes, records, settle, status, trial
+from slotward import answers, build_info, cmd_trial, effects, host, lock, manager, own, prepare
+
+_ID = re.compile(r"[0-9a-f]{16}")
+WAIT_POLL_S = 0.5
+AFTER_DEADLINE_S = 60
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Dispatch to prepare or upgrade."""
+    if os.geteuid() != 0:
+        raise effects.refused(codes.NOT_ROOT, f"{args.command} reads root's configuration and records: run it as root")
+    if args.command == "prepare":
+        setup = own.load(args.config)
+        prepared = prepare.prepare(setup, prepare.read_target(args.target), _consent(args), args.src)
+        return answers.Answer(answers.DONE, shown(setup, prepared, would=True), said(setup, prepared))
+    if args.id is not None and _ID.fullmatch(args.id) is None:
+        raise effects.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
+    if not args.here and not args.stage_only:
+        return _in_own_unit(args)
+    return upgrade(own.load(args.config), args)
+
+
+def _consent(args: argparse.Namespace) -> prepare.Consent:
+    return prepare.Consent(adopt=args.adopt, start=args.start)
+
+
+def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
+    """Run the same command in a transient unit and pass its answer through; never comes back on success."""
+    from slotward import systemd
+
+    argv = [build_info.program_path(), *sys.argv[1:], "--here"]
+    name = f"slotward-upgrade-{own.NAME}-{args.id or manager.new_trial_id()}"
+    code = systemd.run_attached(argv, unit=name)
+    raise SystemExit(code)
+
+
+def shown(setup: own.Setup, prepared: prepare.Prepared, would: bool) -> Dict[str, Any]:
+    """What prepare answers; `changed` says whether an upgrade would change the host."""
+    state = "current" if prepared.there else "idle"
+    answer = answers.base(setup.product.name, state, changed=would and not prepared.there)
+    fetch = not (prepared.there or prepared.reuse)
+    name = checks.artifact_name(setup.product.name, prepared.target.version, prepare.this_platform())
+    answer.update(
+        {
+            "from": prepared.from_version,
+            "to": prepared.target.version,
+            "sequence": prepared.record.sequence,
+            "reuse": prepared.reuse,
+            "adopt": prepared.adopt,
+            "artifact": {
+                "name": name,
+                "url": prepared.target.url,
+                "sha256": prepared.record.sha256,
+                "size": prepared.record.size,
+            }
+            if fetch
+            else None,
+        }
+    )
+    return answer
+
+
+def said(setup: own.Setup, prepared: prepare.Prepared) -> List[str]:
+    """Prepare's lines for people."""
+    name, target = setup.product.name, prepared.target
+    if prepared.there:
+        return [f"{name} {target.version} is what runs: nothing to do"]
+    lines = [f"{name} {prepared.from_version} -> {target.version}, sequence {prepared.record.sequence}"]
+    if prepared.adopt:
+        lines.append(f"adopt: {setup.product.entrypoint} is taken into a slot first")
+    if prepared.reuse:
+        lines.append("fetch: nothing, the other slot holds these bytes")
+    else:
+        lines.append(f"fetch: {prepared.record.size} bytes from {target.url or 'the file given'}")
+    return lines
+
+
+def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
+    """Prepare, stage, and begin the trial; with the default flags also wait for its end."""
+    product = setup.product
+    if args.no_smoke:
+        product = product._replace(smoke_argv=())
+        setup = setup._replace(product=product)
+    target = prepare.read_target(args.target)
+    if not os.path.isdir(product.slots_dir):
+        raise effects.refused(codes.GUARD_NOT_INSTALLED, f"there is no {product.slots_dir}: run `slotward setup` first")
+    with lock.held(product, f"upgrade to {target.version}"):
+        manager.settle_now(product)
+        prepared = prepare.prepare(setup, target, _consent(args), args.src)
+        if prepared.there:
+            return answers.Answer(answers.DONE, shown(setup, prepared, would=False), said(setup, prepared))
+        descriptor = _staged(setup, prepared, args)
+        try:
+            if args.stage_only:
+                return _staged_answer(setup, prepared)
+            pending = _swap(setup, prepared, descriptor, args.id)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+    _drop_staged(setup, prepared)
+    return _begun(setup, prepared, pending) if args.no_wait else _wait(setup, prepared, pending)
+
+
+def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespace) -> Optional[int]:
+    """A descriptor of the verified bytes; None when the other slot holds them."""
+    from slotward import fetch
+
+    if prepared.reuse:
+        return None
+    if args.src and not args.stage_only:
+        return fetch.pushed(args.src)
+    return fetch.stage(setup, prepared, args.src)
+
+
+def _staged_answer(setup: own.Setup, prepared: prepare.Prepared) -> answers.Answer:
+    answer = dict(shown(setup, prepared, would=True), state="staged")
+    return answers.Answer(
+        answers.DONE, answer, [f"{setup.product.name} {prepared.target.version} is staged and verified"]
+    )
+
+
+def _swap(
+    setup: own.Setup, prepared: prepare.Prepared, descriptor: Optional[int], trial_id: Optional[str]
+) -> trial.Trial:
+    product, seen = setup.product, prepared.seen
+    release = manager.Release(
+        version=prepared.target.version,
+        record=prepared.record,
+        newest_issued=prepared.newest_issued,
+        command="-",
+        trial_id=trial_id or manager.new_trial_id(),
+    )
+    try:
+        if prepared.adopt:
+            seen = _adopt(setup, seen)
+        seen = manager.fill_free_slot(product, seen, release, descriptor)
+    except OSError as error:
+        raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
+    return manager.begin_trial(product, seen, release)
+
+
+def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:
+    from slotward import adoption
+
+    product = setup.product
+    version, sequence = prepare.built_in(product.entrypoint)
+    descriptor = adoption.open_adoptable(product.entrypoint)
+    try:
+        size = os.fstat(descriptor).st_size
+        record = records.SlotRecord(version, sequence, prepare.digest_of(f"/proc/self/fd/{descriptor}"), size)
+        return manager.adopt(product, seen, record, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_staged(setup: own.Setup, prepared: prepare.Prepared) -> None:
+    try:
+        os.unlink(prepare.staged_path(setup, prepared.target.version))
+    except OSError:
+        return
+
+
+def _begun(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial) -> answers.Answer:
+    product = setup.product
+    clock = host.clock()
+    state = host.read_state(product)
+    answer = answers.base(product.name, "trial", codes.NOT_CONFIRMED, "on trial: not confirmed yet", changed=True)
+    in_flight = status.trial_as_json(product, state, pending, clock)
+    answer.update(
+        {
+            "from": prepared.from_version,
+            "to": pending.to_version,
+            "sequence": pending.sequence,
+            "trial": in_flight,
+            "missing": in_flight["missing"],
+            "from_sha256": pending.from_sha256,
+            "to_sha256": pending.to_sha256,
+            "adopted": prepared.adopt,
+        }
+    )
+    return answers.Answer(answers.DONE, answer, [_hint(product.name, pending)])
+
+
+def _hint(name: str, pending: trial.Trial) -> str:
+    return (
+        f"{name} {pending.to_version} is on trial for {pending.length_s} s; "
+        f"confirm it with `slotward confirm --id {pending.trial_id} --wait 60`, or it goes back"
+    )
+
+
+def _wait(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial) -> answers.Answer:
+    product = setup.product
+    print(_hint(product.name, pending), file=sys.stderr, flush=True)
+    until = time.monotonic() + pending.length_s + AFTER_DEADLINE_S
+    while time.monotonic() < until:
+        time.sleep(WAIT_POLL_S)
+        seen = manager.look(product)
+        last = seen.state.update.last
+        if last is not None and last.trial_id == pending.trial_id:
+            return cmd_trial.ended(product, last, changed=True)
+        if seen.settlement.action not in (settle.Action.AWAIT, settle.Action.NONE):
+            _try_settle(setup)
+    answer = _begun(setup, prepared, pending)
+    return answers.Answer(answers.NOT_CONFIRMED, answer.json, answer.lines)
+
+
+def _try_settle(setup: own.Setup) -> None:
+    try:
+        with lock.held(setup.product, "settle"):
+            manager.settle_now(setup.product)
+    except codes.Retryable:
+        return  # somebody else is at it

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward doctor`: what is wrong with updates on this host, and what to run (seed 000; I3).
+
+Rules:
+- A check is a pure function of one look; each that is not `ok` names the command that mends it.
+- `fail`: updates are refused or not safe. `warn`: an operator should know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+from slotcore import codes
+from slotward import answers, cmd_trial, cmd_update, host, own
+
+
+class Finding(NamedTuple):
+    """One check's result; `run` is the command that mends it, "" when all is well."""
+
+    name: str
+    state: str
+    message: str
+    run: str = ""
+
+
+class Seen(NamedTuple):
+    """What the checks look at."""
+
+    answer: Dict[str, Any]
+    entrypoint: str
+    entrypoint_kind: str
+    current: str
+    config_path: str
+    system: Tuple[str, ...]
+    """What is missing or other than it should be of the guard and the units."""
+
+
+def _configuration(seen: Seen) -> List[Finding]:
+    problems = seen.answer["config_problems"]
+    if not problems:
+        return [Finding("configuration", "ok", f"{seen.config_path} is understood in full")]
+    return [
+        Finding(
+            "configuration",
+            "fail",
+            f"{problem}; updates are refused",
+            f"edit {seen.config_path}, then `systemctl restart slotward.service`",
+        )
+        for problem in problems
+    ]
+
+
+def _pins(seen: Seen) -> List[Finding]:
+    pins, threshold = seen.answer["pins"], seen.answer["threshold"]
+    if pins:
+        return [Finding("release keys", "ok", f"{pins} pinned, {threshold} must have signed")]
+    return [
+        Finding(
+            "release keys",
+            "warn",
+            "no release keys are pinned: every update is refused",
+            f"set [update] release_pins and release_threshold in {seen.config_path} (role agent: agent_release_pins)",
+        )
+    ]
+
+
+def _records(seen: Seen) -> List[Finding]:
+    broken = seen.answer["broken"]
+    if broken is None:
+        return [Finding("records", "ok", f"release floor {seen.answer['floor']}")]
+    return [
+        Finding(
+            "records",
+            "fail",
+            f"{broken['file']}: {broken['why']}; the release floor cannot be believed and updates are refused, the daemon runs on",
+            f"restore {broken['file']} from a backup of this host (never from another one)",
+        )
+    ]
+
+
+def _entrypoint(seen: Seen) -> List[Finding]:
+    if seen.entrypoint_kind == "ours":
+        return [Finding("entrypoint", "ok", f"{seen.entrypoint} links to {seen.current}")]
+    if not seen.answer["slots"]["in_use"]:
+        return [Finding("entrypoint", "ok", f"slots not in use yet: the first update adopts {seen.entrypoint}")]
+    return [
+        Finding(
+            "entrypoint",
+            "fail",
+            f"{seen.entrypoint} does not link to {seen.current} ({seen.entrypoint_kind}): what is in the slots is not what starts",
+            "slotward setup --adopt"
+            if seen.entrypoint_kind in ("file", "missing")
+            else f"set [update] entrypoint in {seen.config_path}",
+        )
+    ]
+
+
+def _links(seen: Seen) -> List[Finding]:
+    slots = seen.answer["slots"]
+    if not slots["in_use"] or (slots["current"] and slots["good"]):
+        return [Finding("slots", "ok", f"current {slots['current'] or '-'}, good {slots['good'] or '-'}")]
+    return [Finding("slots", "fail", "the link current or good names no slot", "slotward setup")]
+
+
+def _pending(seen: Seen) -> List[Finding]:
+    trial = seen.answer["trial"]
+    if trial is not None:
+        text = f"{trial['from']} -> {trial['to']} is on trial, {trial['left_s']} s left, waiting for {', '.join(trial['missing'])}"
+        return [
+            Finding(
+                "pending update", "warn", text, f"slotward confirm --id {trial['id']} --wait 60, or slotward rollback"
+            )
+        ]
+    if seen.answer["pending"] != "none":
+        return [
+            Finding("pending update", "warn", f"an update is in flight: {seen.answer['pending']}", "slotward settle")
+        ]
+    return [Finding("pending update", "ok", "none")]
+
+
+def _failed(seen: Seen) -> List[Finding]:
+    found = [
+        Finding(
+            "failed version",
+            "warn",
+            f"{entry['version']} is not tried again here: {entry['why']}",
+            cmd_trial.retry_command(entry["version"]),
+        )
+        for entry in seen.answer["failed"]
+    ]
+    return found or [Finding("failed version", "ok", "none")]
+
+
+def _system(seen: Seen) -> List[Finding]:
+    if not seen.system:
+        return [Finding("guard", "ok", "guard, units and timer are as this version writes them")]
+    return [Finding("guard", "fail", problem, "slotward setup") for problem in seen.system]
+
+
+CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
+    _configuration,
+    _pins,
+    _records,
+    _entrypoint,
+    _links,
+    _pending,
+    _failed,
+    _system,
+)
+
+
+def findings(seen: Seen) -> List[Finding]:
+    """Every check's findings, in order."""
+    return [finding for check in CHECKS for finding in check(seen)]
+
+
+def _gather(setup: own.Setup) -> Seen:
+    from slotward import installed
+
+    product = setup.product
+    return Seen(
+        answer=cmd_update.look(setup),
+        entrypoint=product.entrypoint,
+        entrypoint_kind=host.entrypoint_kind(product),
+        current=product.path("current"),
+        config_path=setup.config_path,
+        system=tuple(installed.differences(setup)),
+    )
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Look, and tell."""
+    setup = own.load(args.config)
+    if os.geteuid() != 0:
+        raise codes.Refused(
+            codes.Refusal(codes.NOT_ROOT, "doctor reads root's configuration and records: run it as root")
+        )
+    found = findings(_gather(setup))
+    bad = any(finding.state == "fail" for finding in found)
+    answer = answers.base(setup.product.name, "failed" if bad else "idle", codes.OK)
+    answer["checks"] = [finding._asdict() for finding in found]
+    lines = []
+    for finding in found:
+        lines.append(f"{finding.state:4}  {finding.name}: {finding.message}")
+        if finding.run:
+            lines.append(f"      run: {finding.run}")
+    return answers.Answer(answers.FAILED if bad else answers.DONE, answer, lines)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The effects behind a plan's operations that need more than a path: copying, the look at a slot, timer, restart."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Mapping, Tuple
+
+from slotcore import codes, ops
+from slotcore import product as products
+from slotward import executor
+
+SMOKE_TIMEOUT_S = 20
+UNDER_SMOKE = (
+    "NoNewPrivileges=yes",
+    "ProtectSystem=strict",
+    "ProtectHome=yes",
+    "PrivateTmp=yes",
+    "PrivateDevices=yes",
+    "PrivateNetwork=yes",
+    "RestrictSUIDSGID=yes",
+    "CapabilityBoundingSet=",
+)
+
+
+def timer_of(product: products.Product) -> str:
+    """The deadline timer's unit of a product."""
+    return f"slotward-deadline@{product.name}.timer"
+
+
+def refused(code: str, text: str) -> codes.Refused:
+    """A refusal, ready to be raised."""
+    return codes.Refused(codes.Refusal(code, text))
+
+
+def unit_user(product: products.Product) -> Tuple[str, ...]:
+    """systemd properties that make a transient unit run as the product's unit does."""
+    from slotward import systemd
+
+    shown = systemd.show(product.unit, ("User", "Group"))
+    return tuple(f"{key}={shown[key]}" for key in ("User", "Group") if shown.get(key))
+
+
+def smoke_test(product: products.Product, path: str, version: str) -> None:
+    """Run `<file> version` as the service user, from the slots directory, bounded; refuses another answer."""
+    from slotward import systemd
+
+    properties = (*UNDER_SMOKE, *unit_user(product), f"WorkingDirectory={product.slots_dir}")
+    answer = systemd.run_transient(
+        [path, *product.smoke_argv], properties=properties, timeout_s=SMOKE_TIMEOUT_S, what=f"smoke-{product.name}"
+    )
+    said = answer.output.strip()
+    command = " ".join((os.path.basename(path), *product.smoke_argv))
+    if answer.code != 0:
+        raise refused(
+            codes.SMOKE_TEST_FAILED,
+            f"the smoke test `{command}` of {product.name} {version} ended with status {answer.code}: {said[-300:] or 'no output'}",
+        )
+    if version not in said.split():
+        raise refused(
+            codes.SMOKE_TEST_FAILED,
+            f"the smoke test `{command}` answered {said[:80]!r}, expected the version {version}",
+        )
+
+
+def check_slot(product: products.Product, path: str, version: str) -> None:
+    """What must hold of a slot's bytes before a switch: a program for this machine, that answers its version."""
+    from slotward import elf
+
+    if not product.smoke_argv:
+        return
+    refusal = elf.check_program(path)
+    if refusal is not None:
+        raise codes.Refused(refusal)
+    smoke_test(product, path, version)
+
+
+def arm(product: products.Product) -> None:
+    """Start the deadline timer and have systemd say that it is active (I4)."""
+    from slotward import systemd
+
+    timer = timer_of(product)
+    systemd.start(timer)
+    if not systemd.is_active(timer):
+        raise refused(
+            codes.WATCHDOG_NOT_ARMED,
+            f"systemd does not report {timer} active; nothing was switched (run `slotward setup`)",
+        )
+
+
+def restart(product: products.Product) -> None:
+    """Restart the unit without waiting for it; its failure is reset first (field case W2)."""
+    from slotward import systemd
+
+    systemd.restart(product.unit)
+
+
+def executor_for(product: products.Product, sources: Mapping[str, int]) -> executor.Executor:
+    """An executor whose copies read from the open descriptors `sources`, by the plan's source name."""
+    from slotward import staging
+
+    def copy(operation: ops.Copy) -> None:
+        descriptor = sources[operation.source]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        staging.copy_verified(descriptor, operation.path, operation.size, operation.sha256)
+
+    return executor.Executor(
+        product,
+        copy=copy,
+        check=lambda operation: check_slot(product, operation.path, operation.version),
+        arm=lambda: arm(product),
+        restart=lambda: restart(product),
+    )
+
+
+def as_retryable(error: OSError, what: str) -> codes.Retryable:
+    """An operating system's no as an error for an operator; full disks say so."""
+    path = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return codes.Retryable(codes.NO_SPACE, f"cannot {what}{path}: no space or inode left; free some and try again")
+    return codes.Retryable(codes.CANNOT_WRITE, f"cannot {what}{path}: {error.strerror or error}")

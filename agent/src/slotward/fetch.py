@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Stage: bring a release's bytes into the staging directory, verified, or open what a controller pushed (DESIGN 6)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional
+
+from slotcore import codes
+from slotward import download, effects, executor, own, prepare, staging
+
+
+def pushed(path: str) -> int:
+    """A descriptor of a file that the controller put on the host, opened by the rules for staged files."""
+    return staging.open_staged(os.path.dirname(os.path.abspath(path)), os.path.basename(path))
+
+
+def transport_of(setup: own.Setup) -> download.Transport:
+    """The one transport configuration for every fetch (field case N1)."""
+    config = setup.config
+    return download.Transport(allow_http=config.allow_http, ca_file=config.ca_file, proxy=config.proxy)
+
+
+def _already_there(directory: str, name: str, wanted: prepare.Prepared) -> Optional[int]:
+    try:
+        descriptor = staging.open_staged(directory, name)
+    except (FileNotFoundError, codes.Refused):
+        return None
+    if prepare.digest_of(f"/proc/self/fd/{descriptor}") == wanted.record.sha256:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def stage(setup: own.Setup, wanted: prepare.Prepared, src: Optional[str]) -> int:
+    """A descriptor of the verified bytes under the staging directory; what lies there already is not fetched again."""
+    path = prepare.staged_path(setup, wanted.target.version)
+    directory, name = os.path.split(path)
+    try:
+        staging.make_directory(directory)
+        staging.tidy(directory, keep=(name, name + ".part"), product=setup.product.name)
+        found = _already_there(directory, name, wanted)
+        if found is not None:
+            return found
+        part = path + ".part"
+        if src:
+            _copy_pushed(src, part, wanted)
+        else:
+            _download(setup, wanted, part)
+        os.rename(part, path)
+        executor.sync_path(directory)
+        return staging.open_staged(directory, name)
+    except OSError as error:
+        raise effects.as_retryable(error, f"stage {setup.product.name} {wanted.target.version}") from error
+
+
+def _copy_pushed(src: str, part: str, wanted: prepare.Prepared) -> None:
+    descriptor = pushed(src)
+    try:
+        staging.copy_verified(descriptor, part, wanted.record.size, wanted.record.sha256)
+    finally:
+        os.close(descriptor)
+
+
+def _download(setup: own.Setup, wanted: prepare.Prepared, part: str) -> None:
+    download.fetch(
+        wanted.target.url,
+        part,
+        wanted.record.size,
+        wanted.record.sha256,
+        transport_of(setup),
+        download.progress_to(sys.stderr, f"{setup.product.name} {wanted.target.version}"),
+    )

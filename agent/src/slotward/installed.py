@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The guard and the units on this host, compared with what this version writes; and whether systemd has them in force.
+
+Rules:
+- `differences` is for setup and doctor: every file, byte for byte.
+- `not_in_force` is for prepare: what systemd itself says of the unit, its guard and its timer (I4), in one call.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Dict, List, Optional, Tuple
+
+from slotcore import config as configs
+from slotcore import product as products
+from slotward import own, systemd, units
+
+GUARD_PROPERTIES = (
+    "Id",
+    "LoadState",
+    "UnitFileState",
+    "Wants",
+    "After",
+    "OnFailure",
+    "NeedDaemonReload",
+    "ActiveState",
+)
+
+
+def agent_facts(config: configs.Config, config_path: str) -> units.Agent:
+    """What the agent's own unit needs to know."""
+    return units.Agent(config_path=config_path, data_dir=config.data_dir, socket_path=config.socket_path)
+
+
+def wanted(setup: own.Setup) -> Tuple[units.SystemFile, ...]:
+    """Every system file as it has to be on this host."""
+    return units.render(setup.product, systemd.version(), agent_facts(setup.config, setup.config_path))
+
+
+def read_file(path: str) -> Optional[Tuple[int, bytes]]:
+    """Mode and bytes of a system file, None when there is no plain file of that name."""
+    try:
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        with open(path, "rb") as file:
+            return stat.S_IMODE(found.st_mode), file.read(1 << 20)
+    except FileNotFoundError:
+        return None
+
+
+def differences(setup: own.Setup) -> List[str]:
+    """What is missing or other than this version writes it, as sentences."""
+    said = {"create": "is missing", "update": "is other than this version writes it", "mode": "has the wrong mode"}
+    changes = units.plan(wanted(setup), read_file)
+    return [f"{change.path} {said[change.what]}" for change in changes] + not_in_force(setup.product)
+
+
+def _shown(names: Tuple[str, ...]) -> List[Dict[str, str]]:
+    text = systemd.show_text(names, GUARD_PROPERTIES)
+    blocks = text.strip("\n").split("\n\n")
+    return [dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line) for block in blocks]
+
+
+def not_in_force(product: products.Product) -> List[str]:
+    """What systemd says is not armed for this product; empty when the watchdog is ready."""
+    guard = f"slotward-guard@{product.name}.service"
+    rollback = f"slotward-rollback@{product.name}.service"
+    timer = units.timer_of(product.name)
+    missing: List[str] = []
+    if not os.access(f"{units.GUARD_DIR}/guard", os.X_OK):
+        missing.append(f"{units.GUARD_DIR}/guard is missing")
+    if not os.path.exists(f"{units.GUARD_DIR}/guard.d/{product.name}.env"):
+        missing.append(f"{units.GUARD_DIR}/guard.d/{product.name}.env is missing")
+    unit, guard_unit, timer_unit = _shown((product.unit, guard, timer))
+    for key, name in (("Wants", guard), ("After", guard), ("OnFailure", rollback)):
+        if name not in unit.get(key, "").split():
+            missing.append(f"systemd does not have {name} in {key}= of {product.unit}")
+    if guard_unit.get("LoadState") != "loaded":
+        missing.append(f"systemd has not loaded {guard}")
+    if timer_unit.get("LoadState") != "loaded" or timer_unit.get("UnitFileState") != "enabled":
+        missing.append(f"{timer} is not loaded and enabled")
+    if "yes" in (unit.get("NeedDaemonReload"), guard_unit.get("NeedDaemonReload"), timer_unit.get("NeedDaemonReload")):
+        missing.append("a unit file has changed since systemd read it (systemctl daemon-reload)")
+    return missing

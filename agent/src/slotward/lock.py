@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lock of a slots directory: one change at a time, its owner visible, a dead owner's lock free (field case S18)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from typing import Iterator, Optional
+
+from slotcore import codes, status
+from slotcore import product as products
+from slotward import host
+
+
+def _parse(data: bytes) -> Optional[status.Lock]:
+    found = dict(part.partition("=")[::2] for part in data.decode("utf-8", "replace").split("\n") if "=" in part)
+    try:
+        age = int(host.uptime_s() - float(found["since"]))
+        return status.Lock(int(found["pid"]), max(0, age), found["what"])
+    except (KeyError, ValueError):
+        return None
+
+
+def holder(product: products.Product) -> Optional[status.Lock]:
+    """Who holds the lock now, None when it is free. Needs no privilege beyond reading the file."""
+    try:
+        descriptor = os.open(product.path("lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _parse(os.read(descriptor, 4096)) or status.Lock(0, 0, "an unknown change")
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _busy(product: products.Product) -> codes.Retryable:
+    owner = holder(product) or status.Lock(0, 0, "an unknown change")
+    return codes.Retryable(
+        codes.IN_PROGRESS,
+        f"an update of {product.name} is already in progress: {owner.what}, process {owner.pid}, for {owner.age_s} s; "
+        f"try again when it has ended",
+    )
+
+
+@contextlib.contextmanager
+def held(product: products.Product, what: str) -> Iterator[None]:
+    """Hold the lock while changing the slots directory; raises Retryable `in-progress` at once when it is taken."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(product.path("lock"), flags, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _busy(product) from None
+        _sign(descriptor, what)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sign(descriptor: int, what: str) -> None:
+    text = f"pid={os.getpid()}\nsince={host.uptime_s():.2f}\nwhat={what}\n"
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode("utf-8"), 0)
+    except OSError:
+        return  # a full disk must not stop going back; the lock itself holds without its label

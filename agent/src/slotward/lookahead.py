@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Prepare's look at the host itself, before the first byte is fetched: systemd, the guard, the unit, the file systems."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from slotcore import codes
+from slotward import effects, installed, own, preflight, systemd
+
+
+def check(setup: own.Setup, size: int, needs_space: bool, needs_url: Optional[str], may_start: bool) -> None:
+    """Raise the first refusal that this host gives to a release of `size` bytes."""
+    _systemd(setup, may_start)
+    refusal = preflight.check(
+        slots_dir=setup.product.slots_dir, data_dir=setup.config.data_dir, size=size if needs_space else 0
+    )
+    if refusal is not None:
+        if refusal.code == codes.NO_SPACE:
+            raise codes.Retryable(refusal.code, refusal.text)
+        raise codes.Refused(refusal)
+    if needs_url is not None:
+        _url(setup, needs_url)
+
+
+def _systemd(setup: own.Setup, may_start: bool) -> None:
+    why = systemd.booted()
+    if why is not None:
+        raise effects.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
+    missing = installed.not_in_force(setup.product)
+    if missing:
+        raise effects.refused(codes.GUARD_NOT_INSTALLED, f"{'; '.join(missing)}: run `slotward setup`")
+    if may_start:
+        return
+    shown = systemd.show(setup.product.unit, ("ActiveState", "SubState", "UnitFileState"))
+    active, enabled = shown.get("ActiveState"), shown.get("UnitFileState")
+    if active not in ("active", "reloading") or enabled not in ("enabled", "enabled-runtime", "static", "alias"):
+        raise effects.refused(
+            codes.UNIT_NOT_RUNNING,
+            f"{setup.product.unit} is {active} and {enabled or 'not installed'}: start and enable it first, or agree with "
+            f"--start that this update starts it",
+        )
+
+
+def _url(setup: own.Setup, url: str) -> None:
+    from slotward import download_rules
+
+    refusal = download_rules.check_url(url, setup.config.allow_http)
+    if refusal is not None:
+        raise codes.Refused(refusal)

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one orchestrator: read the state, ask `slotcore`, carry out the plan, record.
+
+Rules:
+- Only who holds the lock changes a slots directory, and every change begins by settling what is in flight.
+- A swap ends with the restart; success is said only by confirm (I5).
+- What was written before a failed switch is undone; a failed check of the bytes is remembered (field case L3).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple, Optional, Tuple
+
+from slotcore import codes, ops, outcome, plans, records, settle, trial
+from slotcore import product as products
+from slotward import effects, host
+
+SETTLE_ROUNDS = 3
+REMEMBERED = (codes.SMOKE_TEST_FAILED, codes.NOT_EXECUTABLE, codes.WRONG_MACHINE, codes.NO_INTERPRETER)
+
+
+class Look(NamedTuple):
+    """One look: the state, this boot's clock, and what is to be done about an update in flight."""
+
+    state: settle.State
+    clock: settle.Clock
+    settlement: settle.Settlement
+
+
+class Release(NamedTuple):
+    """A verified release that is to go on trial."""
+
+    version: str
+    record: records.SlotRecord
+    newest_issued: int
+    command: str
+    trial_id: str
+
+
+def look(product: products.Product) -> Look:
+    """Read everything once and decide; changes nothing."""
+    state, clock = host.read_state(product), host.clock()
+    return Look(state, clock, settle.decide(state, clock))
+
+
+def version_on_trial(seen: Look) -> str:
+    """The version that an update in flight is about, from its record or its slot's; "" when nobody knows."""
+    if seen.settlement.trial is not None:
+        return seen.settlement.trial.to_version
+    entry = seen.state.slots.get(settle.new_slot(seen.state, None) or "")
+    return entry.version if entry is not None else ""
+
+
+def end_of(product: products.Product, seen: Look, code: str, why: str = "") -> plans.End:
+    """How this trial ends, with the sentence that is remembered."""
+    return plans.End(code, why or outcome.why(product.name, version_on_trial(seen), code), int(time.time()))
+
+
+def _settling_plan(product: products.Product, seen: Look) -> Tuple[str, ops.Plan]:
+    action, reason, pending = seen.settlement
+    end = end_of(product, seen, reason)
+    if action in (settle.Action.GO_BACK, settle.Action.FAILED):
+        return "go-back", plans.plan_go_back(product, seen.state, pending, end)
+    if action is settle.Action.ABANDONED:
+        return "abandon", plans.plan_abandon(product, seen.state, pending, end)
+    if action is settle.Action.FINISH_REVERT:
+        return "finish-revert", plans.plan_finish_revert(product, seen.state, pending, end)
+    if action is settle.Action.FINISH_CONFIRM and seen.state.broken is None:
+        return "finish-confirm", plans.plan_finish_confirm(product, seen.state, pending, end)
+    return "nothing", ()
+
+
+def settle_now(product: products.Product) -> Tuple[Look, str]:
+    """Finish or undo what is in flight (the lock must be held); the state afterwards and what was done.
+
+    The guard needs no lock: when it claims the end or moves the links first, what it decided is finished instead.
+    """
+    for rounds_left in reversed(range(SETTLE_ROUNDS)):
+        seen = look(product)
+        name, plan = _settling_plan(product, seen)
+        if not plan:
+            return seen, "nothing"
+        try:
+            effects.executor_for(product, {}).apply(plan, name)
+            return look(product), name
+        except codes.Refused as error:
+            if error.code != codes.TRIAL_OVER or not rounds_left:
+                raise
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError) or not rounds_left:
+                raise effects.as_retryable(error, f"finish the update in flight of {product.name}") from error
+    raise AssertionError("unreachable: the last round returns or raises")
+
+
+def adopt(product: products.Product, seen: Look, record: records.SlotRecord, descriptor: int) -> Look:
+    """Take the file that starts today into a slot (the lock must be held)."""
+    plan = plans.plan_adopt(product, seen.state, record, plans.ENTRYPOINT)
+    effects.executor_for(product, {plans.ENTRYPOINT: descriptor}).apply(plan, "adopt")
+    return look(product)
+
+
+def remember_failure(product: products.Product, release: Release, refusal: codes.Refusal) -> None:
+    """Remember bytes that were refused after staging, so that nobody fetches them again (field cases L1, L3)."""
+    state = host.read_state(product)
+    if state.broken is not None:
+        return
+    entry = release.record
+    failure = records.Failed(
+        release.version, refusal.code, refusal.text, entry.sequence, entry.sha256, int(time.time())
+    )
+    update = records.with_failure(state.update, failure)
+    plan = ops.write_durably(product.path("update.json"), records.render_update(update))
+    effects.executor_for(product, {}).apply(plan, "remember")
+
+
+def fill_free_slot(product: products.Product, seen: Look, release: Release, descriptor: Optional[int]) -> Look:
+    """Put the staged bytes into the free slot (none: the slot holds them) and look at them there."""
+    try:
+        if descriptor is not None:
+            plan = plans.plan_stage(product, seen.state, release.record, release.newest_issued)
+            effects.executor_for(product, {plans.STAGED: descriptor}).apply(plan, "stage")
+        slot = product.path(plans.free_slot(seen.state))
+        effects.executor_for(product, {}).apply((ops.Check(slot, release.version),), "check")
+    except codes.Refused as error:
+        if error.code in REMEMBERED:
+            remember_failure(product, release, error.refusal)
+        raise
+    return look(product)
+
+
+def _trial_of(product: products.Product, seen: Look, release: Release) -> trial.Trial:
+    old = seen.state.current or products.SLOTS[0]
+    known = seen.state.slots.get(old)
+    return trial.Trial(
+        trial_id=release.trial_id,
+        product=product.name,
+        from_version=known.version if known is not None else "unknown",
+        to_version=release.version,
+        from_slot=old,
+        to_slot=plans.free_slot(seen.state),
+        sequence=release.record.sequence,
+        boot_id=seen.clock.boot_id,
+        length_s=product.trial_length_s,
+        deadline_s=seen.clock.uptime_s + product.trial_length_s,
+        boots_left=product.max_boots,
+        command=release.command,
+        from_sha256=known.sha256 if known is not None else "0" * 64,
+        to_sha256=release.record.sha256,
+    )
+
+
+def begin_trial(product: products.Product, seen: Look, release: Release) -> trial.Trial:
+    """Arm the watchdog, switch, restart (the lock must be held). Undoes what was written when it cannot switch."""
+    pending = _trial_of(product, seen, release)
+    try:
+        effects.executor_for(product, {}).apply(plans.plan_swap(product, pending), "swap")
+    except (OSError, codes.Refused, codes.Retryable) as error:
+        after = look(product)
+        if after.state.current == after.state.good and after.state.trial is not None:
+            undo = plans.plan_abandon(product, after.state, pending, end_of(product, after, codes.NEVER_STARTED))
+            effects.executor_for(product, {}).apply(undo, "abandon")
+        if isinstance(error, OSError):
+            raise effects.as_retryable(error, f"switch {product.name} to {release.version}") from error
+        raise
+    return pending
+
+
+def new_trial_id() -> str:
+    """16 random hexadecimal digits."""
+    return os.urandom(8).hex()
+
+
+def go_back(product: products.Product, seen: Look, why: str) -> None:
+    """End the pending trial for the good release at an operator's word (the lock must be held)."""
+    end = end_of(product, seen, codes.OPERATOR, why)
+    plan = plans.plan_go_back(product, seen.state, seen.settlement.trial, end)
+    try:
+        effects.executor_for(product, {}).apply(plan, "go-back")
+    except FileNotFoundError:
+        settle_now(product)  # a tick of the guard moved the links between our claim and our rename
+
+
+def note_source(product: products.Product, seen: Look, source: str) -> Look:
+    """Write down that `source` has confirmed the pending trial (the lock must be held)."""
+    pending = seen.settlement.trial
+    if pending is None:
+        return seen
+    line = f"{pending.trial_id} {source}\n".encode("ascii")
+    if line not in seen.state.sources:
+        plan = ops.write_durably(product.path("trial.sources"), seen.state.sources + line)
+        effects.executor_for(product, {}).apply(plan, "note-source")
+    return look(product)
+
+
+def confirm(product: products.Product, seen: Look) -> None:
+    """Win the trial for the new release (the lock must be held); raises Refused `trial-over` when the guard was first."""
+    pending = seen.settlement.trial
+    if pending is None or seen.settlement.action is not settle.Action.AWAIT:
+        raise effects.refused(codes.TRIAL_OVER, "the trial has ended already: somebody else decided it first")
+    if seen.state.broken is not None:
+        raise codes.BrokenRecord(*seen.state.broken)
+    end = end_of(product, seen, codes.OK)
+    effects.executor_for(product, {}).apply(plans.plan_confirm(product, seen.state, pending, end), "confirm")
+
+
+def apply(product: products.Product, plan: ops.Plan, name: str) -> None:
+    """Carry out a plan that needs no source (the lock must be held)."""
+    effects.executor_for(product, {}).apply(plan, name)
+
+
+def floor(product: products.Product, seen: Look) -> int:
+    """The effective floor of this host."""
+    return max(product.base_floor, seen.state.update.floor)

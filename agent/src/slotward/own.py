@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent as a product of its own engine, and its configuration file."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, Tuple
+
+from slotcore import config as configs
+from slotcore import product as products
+from slotward import build_info, host
+
+NAME = "slotward"
+UNIT = "slotward.service"
+CONFIG = "/etc/slotward/config.toml"
+GUARD_DIR = "/usr/local/lib/slotward"
+
+
+class Setup(NamedTuple):
+    """A product with the configuration it came from; `problems` refuse updates and nothing else (I8)."""
+
+    product: products.Product
+    config: configs.Config
+    problems: Tuple[str, ...]
+    config_path: str
+
+
+def read_config(path: str) -> Tuple[configs.Config, Tuple[str, ...]]:
+    """The configuration to run with, and why updates are refused, if they are. Never raises for what it reads."""
+    try:
+        return configs.load(host.read_bytes(path), path)
+    except OSError as error:
+        return configs.unreadable(path, error.strerror or str(error))
+
+
+def product_of(config: configs.Config) -> products.Product:
+    """The agent itself, as `config` describes it."""
+    return products.Product(
+        name=NAME,
+        unit=UNIT,
+        entrypoint=config.entrypoint,
+        slots_dir=config.slots_dir,
+        pins=config.release_pins,
+        threshold=config.release_threshold,
+        base_floor=max(config.release_sequence, _embedded_floor(config)),
+        confirm_sources=config.confirm_sources,
+        trial_length_s=config.trial_length_s,
+        settle_s=config.settle_s,
+        max_boots=config.max_boots,
+        smoke_argv=("version",) if config.smoke_test else (),
+        adopt=config.adopt,
+        status_socket=config.socket_path,
+    )
+
+
+def _embedded_floor(config: configs.Config) -> int:
+    """The running program's own sequence, unless it is a release on trial here: that one is not confirmed yet."""
+    good = os.path.join(config.slots_dir, "good")
+    in_slots = os.path.dirname(build_info.program_path()) == os.path.realpath(config.slots_dir)
+    if in_slots and os.path.exists(good) and os.path.realpath(good) != build_info.program_path():
+        return 0
+    return build_info.SEQUENCE
+
+
+def load(path: str) -> Setup:
+    """The agent's own product from the configuration file `path`; a missing file is all defaults."""
+    config, problems = read_config(path)
+    return Setup(product_of(config), config, problems, path)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Prepare: every check of a target, before anything is downloaded or changed (DESIGN 6; seed 000 "Prepare and download").
+
+Rules:
+- Changes nothing; an upgrade, a dry run and check mode get the same answer from it.
+- A broken record or configuration refuses; a trial or another update in flight says "later".
+- Already there, by digest, is no work, whatever names say (field case S14).
+- A slot that holds the target's bytes, re-read, above the floor, needs no manifest and no download.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+from typing import Any, Dict, NamedTuple, Optional, Tuple
+
+from slotcore import checks, codes, plans, records, settle
+from slotcore import product as products
+from slotward import build_info, effects, host, manager, own
+
+ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
+BUILD_FACTS = "slotward-build.json"
+
+
+class Prepared(NamedTuple):
+    """What an upgrade to the target would do."""
+
+    target: checks.Target
+    seen: manager.Look
+    from_version: str
+    record: records.SlotRecord
+    newest_issued: int
+    there: bool
+    """The target is what runs: nothing to do."""
+    reuse: bool
+    """The other slot holds the target's bytes."""
+    adopt: bool
+    """A plain file at the entrypoint is taken into a slot first."""
+
+
+def this_platform() -> str:
+    """`os-arch` of this host, as manifests write it."""
+    machine = platform.machine()
+    return "linux-" + ARCHES.get(machine, machine)
+
+
+def read_target(path: str) -> checks.Target:
+    """The target file, or standard input for `-`; raises Refused `bad-target` or `cannot-read`."""
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(checks.MAX_TARGET + 1)
+        else:
+            data = host.read_bytes(path, checks.MAX_TARGET) or b""
+            if not data:
+                raise effects.refused(codes.CANNOT_READ, f"the target file {path} is missing or empty")
+    except OSError as error:
+        raise effects.refused(codes.CANNOT_READ, f"cannot read the target file {path}: {error.strerror}") from error
+    return checks.parse_target(data)
+
+
+def digest_of(path: str) -> str:
+    """SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 18), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def built_in(path: str) -> Tuple[str, int]:
+    """Version and sequence that a build of the agent carries, read without running it; "unknown" and 0 for others."""
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            facts: Dict[str, Any] = json.loads(archive.read(BUILD_FACTS))
+        return str(facts["version"]), int(facts["sequence"])
+    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+        return "unknown", 0
+
+
+def running_version(product: products.Product, state: settle.State) -> Tuple[Optional[str], Optional[str]]:
+    """Version and digest of what starts today; None where nobody knows."""
+    if state.in_use and state.entrypoint == "ours":
+        entry = state.slots.get(state.current or "")
+        return (entry.version, entry.sha256) if entry is not None else (None, None)
+    if state.entrypoint == "file":
+        version, _sequence = built_in(product.entrypoint)
+        return (None if version == "unknown" else version), digest_of(product.entrypoint)
+    return build_info.VERSION, None
+
+
+def _quiet(product: products.Product, seen: manager.Look) -> None:
+    """No record is broken and nothing is in flight, or a refusal says what is."""
+    if seen.state.broken is not None:
+        raise codes.BrokenRecord(*seen.state.broken)
+    action, reason, pending = seen.settlement
+    if action is settle.Action.AWAIT and pending is not None:
+        left = settle.left_s(pending, seen.clock)
+        raise codes.Retryable(
+            codes.TRIAL_PENDING,
+            f"an update is already in progress: trial {pending.trial_id} of {product.name} {pending.to_version}, "
+            f"{left} s of {pending.length_s} s left; it must end first",
+        )
+    if action is not settle.Action.NONE:
+        raise codes.Retryable(
+            codes.TRIAL_PENDING,
+            f"an earlier update is not settled yet ({action.value}, {reason}): run `slotward update`",
+        )
+
+
+def _holds(product: products.Product, state: settle.State, target: checks.Target, floor: int) -> bool:
+    """Whether the free slot holds the target's very bytes, by its record and by reading them again."""
+    if not state.in_use or state.entrypoint != "ours":
+        return False
+    slot = plans.free_slot(state)
+    entry = state.slots.get(slot)
+    if entry is None or entry.sequence == 0 or entry.sequence < floor:
+        return False
+    if (entry.version, entry.sha256) != (target.version, target.sha256):
+        return False
+    try:
+        return digest_of(product.path(slot)) == entry.sha256
+    except OSError:
+        return False
+
+
+def _entrypoint(setup: own.Setup, state: settle.State, consent: bool) -> bool:
+    """Whether the file at the entrypoint must be adopted; refuses what cannot be."""
+    product = setup.product
+    if state.entrypoint == "ours":
+        return False
+    if state.entrypoint == "file":
+        from slotward import adoption
+
+        refusal = adoption.adoptable(product.entrypoint)
+        if refusal is not None:
+            raise codes.Refused(refusal)
+        if not (consent or product.adopt):
+            raise effects.refused(
+                codes.ADOPT_NEEDS_CONSENT,
+                f"{product.entrypoint} is a plain file, placed by hand, a package or a script: it would be copied into a slot "
+                f"and replaced by a link to {product.path('current')}; agree with --adopt or [update] adopt = true",
+            )
+        return True
+    if state.entrypoint == "missing":
+        raise effects.refused(
+            codes.ENTRYPOINT_ELSEWHERE, f"there is nothing at {product.entrypoint}: run `slotward setup` first"
+        )
+    raise effects.refused(
+        codes.ENTRYPOINT_ELSEWHERE,
+        f"{product.entrypoint} is not a plain file and no link to {product.path('current')}: set [update] entrypoint",
+    )
+
+
+def _facts(setup: own.Setup, seen: manager.Look, target: checks.Target, running: Optional[str]) -> checks.Facts:
+    product, update = setup.product, seen.state.update
+    return checks.Facts(
+        target=target,
+        product=product.name,
+        platform=this_platform(),
+        running_version=running,
+        floor=max(product.base_floor, update.floor),
+        failed={entry.version: (entry.code, entry.why) for entry in update.failed},
+        pins=product.pins,
+        threshold=product.threshold,
+        now_s=max(int(time.time()), update.newest_issued),
+    )
+
+
+class Consent(NamedTuple):
+    """What whoever asks agrees to: adopting a plain file, starting a stopped unit."""
+
+    adopt: bool = False
+    start: bool = False
+
+
+def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Optional[str] = None) -> Prepared:
+    """All checks of `target` on this host; raises the first refusal."""
+    if setup.problems:
+        raise codes.BadConfig(setup.problems)
+    product = setup.product
+    seen = manager.look(product)
+    _quiet(product, seen)
+    running, digest = running_version(product, seen.state)
+    facts = _facts(setup, seen, target, running)
+    base = Prepared(
+        target,
+        seen,
+        running or "unknown",
+        records.SlotRecord(target.version, 0, target.sha256, 0),
+        0,
+        False,
+        False,
+        False,
+    )
+    if digest is not None and digest == target.sha256 and running == target.version:
+        return base._replace(there=True)
+    refusal = checks.check_before_manifest(facts)
+    if refusal is not None:
+        raise codes.Refused(refusal)
+    reuse = _holds(product, seen.state, target, facts.floor)
+    if reuse:
+        known = seen.state.slots[plans.free_slot(seen.state)]
+        prepared = base._replace(record=known, reuse=True)
+    else:
+        found = checks.check(facts)
+        if isinstance(found, codes.Refusal):
+            raise codes.Refused(found)
+        record = records.SlotRecord(target.version, found.manifest.sequence, found.artifact.sha256, found.artifact.size)
+        prepared = base._replace(record=record, newest_issued=found.manifest.issued_at)
+    must_adopt = _entrypoint(setup, seen.state, consent.adopt)
+    from slotward import lookahead
+
+    url = None if src or reuse else target.url
+    lookahead.check(setup, prepared.record.size, needs_space=not reuse, needs_url=url, may_start=consent.start)
+    return prepared._replace(adopt=must_adopt)
+
+
+def staged_path(setup: own.Setup, version: str) -> str:
+    """Where a release's bytes wait between stage and swap."""
+    return os.path.join(setup.config.data_dir, "staging", f"{setup.product.name}-{version}")

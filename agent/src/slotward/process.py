@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the host says of a unit's main process, for the proof that the new release runs (I11)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from typing import Mapping, Optional, Tuple
+
+from slotcore import product as products
+from slotcore import proof, status
+from slotward import host
+
+UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts")
+_MAX_STATUS = 1 << 20
+
+
+def unit_of(shown: Mapping[str, str]) -> status.Unit:
+    """The unit's state from systemd's properties; unknown where systemd did not answer."""
+    return status.Unit(
+        active=shown.get("ActiveState", "unknown"),
+        sub=shown.get("SubState", ""),
+        main_pid=_number(shown.get("MainPID", "0")),
+        restarts=_number(shown.get("NRestarts", "0")),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def started_s(pid: int) -> Optional[float]:
+    """When process `pid` started, in seconds of /proc/uptime; None when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return int(fields[19]) / float(os.sysconf("SC_CLK_TCK"))
+
+
+def _same_file(path: str, wanted: os.stat_result) -> bool:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return any(_same_file(f"/proc/{pid}/fd/{name}", wanted) for name in names)
+
+
+def ask_status(path: str, timeout_s: float = 1.0) -> Tuple[Optional[str], Optional[int]]:
+    """The digest that the daemon behind the status socket says it runs, and the process that answered."""
+    if not path:
+        return None, None
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        peer.settimeout(timeout_s)
+        try:
+            peer.connect(path)
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            data = b""
+            while len(data) <= _MAX_STATUS:
+                block = peer.recv(65536)
+                if not block:
+                    break
+                data += block
+            answer = json.loads(data)
+            return str(answer["running"]["sha256"]), int(struct.unpack("3i", credentials)[0])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None, None
+
+
+def facts(product: products.Product, slot: str, shown: Mapping[str, str]) -> proof.Facts:
+    """Everything that the proof for `slot` is decided on."""
+    unit = unit_of(shown)
+    wanted = os.stat(product.path(slot))
+    running = unit.main_pid > 0
+    exe_is_slot = running and _same_file(f"/proc/{unit.main_pid}/exe", wanted)
+    slot_is_open = running and not exe_is_slot and _has_open(unit.main_pid, wanted)
+    sha256: Optional[str] = None
+    pid: Optional[int] = None
+    if running and not exe_is_slot and not slot_is_open:
+        sha256, pid = ask_status(product.status_socket)
+    return proof.Facts(
+        active=unit.active,
+        main_pid=unit.main_pid,
+        started_s=started_s(unit.main_pid) if running else None,
+        now_s=host.uptime_s(),
+        exe_is_slot=exe_is_slot,
+        slot_is_open=slot_is_open,
+        status_sha256=sha256,
+        status_pid=pid,
+    )
