@@ -10,6 +10,20 @@ import sys
 
 sys.path[0] = "/proc/self/fd/%d" % os.open(sys.path[0], os.O_RDONLY)  # keep this first
 
-from slotward import cli  # noqa: E402 (only after the line above)
+import zipimport  # noqa: E402 (only after the line above)
+
+
+class Importer(zipimport.zipimporter):
+    """As Python's own, which compiles each module to learn its file name and once more to run it (ADR 0008)."""
+
+    def get_filename(self, fullname: str) -> str:
+        """The name for tracebacks, from the directory alone."""
+        ending = "/__init__.py" if self.is_package(fullname) else ".py"
+        return "%s/%s%s%s" % (self.archive, self.prefix, fullname.rpartition(".")[2], ending)
+
+
+sys.path_hooks = [Importer if hook is zipimport.zipimporter else hook for hook in sys.path_hooks]
+
+from slotward import cli  # noqa: E402 (with the importer above)
 
 sys.exit(cli.main(sys.argv[1:]))

@@ -30,6 +30,15 @@ def main(argv):
         from slotward import late
         print(late.WORD)
         return 0
+    if argv[:1] == ["count"]:
+        compiled = []
+        sys.addaudithook(lambda event, args: compiled.append(args[1]) if event == "compile" else None)
+        from slotward import late
+        import slotward
+        names = [name.partition("/fd/")[2].partition("/")[2] for name in compiled]
+        files = [module.__file__.partition("/fd/")[2].partition("/")[2] for module in (slotward, late)]
+        print(names, files)
+        return 0
     print("%s %d %s %s" % (_build.VERSION, _build.SEQUENCE, _build.ARCH, argv))
     return 7
 """
@@ -211,6 +220,17 @@ def test_late_imports_come_from_the_file_that_was_started(
         beside.rename(link)
         out, _ = process.communicate("go\n", timeout=60)
     assert out == "old\n"
+
+
+def test_a_module_is_compiled_once(tree: Tree) -> None:
+    """No Python pays twice for a module, and tracebacks name its file in the archive."""
+    path = str(tree.build())
+    for python in {sys.executable, *pythons()}:
+        done = subprocess.run(
+            [python, "-I", path, "count"], capture_output=True, text=True, check=False, timeout=60, cwd="/"
+        )
+        expected = "['slotward/late.py'] ['slotward/__init__.py', 'slotward/late.py']\n"
+        assert done.stdout == expected, (python, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize(
