@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plain file at the entrypoint, made by hand, a package or a script: may root take it into a slot?
+
+Rules (seed 000 "Swap", step 2):
+- A regular file with one link that root (or whoever runs this) owns and nobody else may write.
+- Every directory on the way is root's too, and nobody else may write it unless it is sticky.
+- A link to somewhere else is not adopted: somebody put it there for a reason.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Optional
+
+from slotcore import codes
+from slotward import opening
+
+
+def adoptable(path: str) -> Optional[codes.Refusal]:
+    """Whether the plain file at the entrypoint may be taken into a slot by root."""
+    try:
+        os.close(open_adoptable(path))
+    except codes.Refused as refused:
+        return refused.refusal
+    return None
+
+
+def open_adoptable(path: str) -> int:
+    """A descriptor of the file at the entrypoint, if nobody but root (or whoever runs this) could have written it."""
+    directory, name = os.path.split(os.path.abspath(path))
+    try:
+        above = os.open(directory, opening.DIRECTORY)
+        try:
+            descriptor = os.open(name, opening.READ, dir_fd=above)
+        finally:
+            os.close(above)
+    except FileNotFoundError as error:
+        raise opening.refused(codes.ENTRYPOINT_ELSEWHERE, "there is nothing at the entrypoint %s" % path) from error
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            text = "the entrypoint %s is a link to %s: set [update] entrypoint" % (path, os.readlink(path))
+            raise opening.refused(codes.ENTRYPOINT_ELSEWHERE, text) from error
+        raise opening.refused(
+            codes.ENTRYPOINT_UNSAFE, "cannot open the entrypoint %s: %s" % (path, error.strerror)
+        ) from error
+    problem = _entrypoint_problem(os.fstat(descriptor)) or _way_problem(directory)
+    if problem:
+        os.close(descriptor)
+        raise opening.refused(codes.ENTRYPOINT_UNSAFE, "the entrypoint %s %s" % (path, problem))
+    return descriptor
+
+
+def _entrypoint_problem(found: os.stat_result) -> str:
+    if not stat.S_ISREG(found.st_mode):
+        return "is %s, not a plain file" % opening.kind(found.st_mode)
+    if found.st_uid not in (0, os.geteuid()):
+        return "is owned by uid %d, not by root: chown root it if you trust it" % found.st_uid
+    if found.st_mode & 0o022:
+        return "may be written by others (mode %04o): chmod go-w it if you trust it" % stat.S_IMODE(found.st_mode)
+    if found.st_nlink != 1:
+        return "has %d links, not one: replace it by a copy of its own" % found.st_nlink
+    return ""
+
+
+def _way_problem(directory: str) -> str:
+    """What is wrong with a directory on the way; a sticky one lets nobody replace another's file."""
+    while True:
+        found = os.stat(directory)
+        if found.st_uid not in (0, os.geteuid()):
+            return "lies in %s, which is owned by uid %d, not by root" % (directory, found.st_uid)
+        if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+            return "lies in %s, which others may write (mode %04o)" % (directory, stat.S_IMODE(found.st_mode))
+        if directory == "/":
+            return ""
+        directory = os.path.dirname(directory)

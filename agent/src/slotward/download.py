@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fetch one file whose size and SHA-256 are known before the first byte (DESIGN 6 "stage"; seed 000).
+
+Rules:
+- The only user of `requests`, and of nothing from the environment: proxy and authorities come from the configuration.
+- Redirects are followed by hand, at most five, each address judged like the first.
+- Bytes are hashed while they come, at most one more than the size is read, and memory is bounded by one block.
+- A transfer that moves too little in its idle window ends; so does one that sends no answer in time.
+- What was received stays in the part file; the next attempt, in this run or a later one, asks for the rest only.
+- Attempts have a deadline and an end (field cases L1, S3); `Retry-After` and chance spread them (N8).
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, TextIO, Union
+
+from slotcore import codes
+from slotward import build_info, download_answer, download_part, opening
+from slotward import download_rules as rules
+from slotward import progress as progresses
+
+if TYPE_CHECKING:
+    import requests
+
+
+class Transport(NamedTuple):
+    """How every fetch of this host travels (field case N1)."""
+
+    allow_http: bool = False
+    ca_file: Optional[str] = None
+    proxy: Optional[str] = None
+    connect_timeout_s: float = 10.0
+    idle_timeout_s: float = 30.0
+    budget_s: float = 3600.0
+    attempts: int = 6
+    """Failures in a row, none of which moved a byte, before giving up."""
+    first_wait_s: float = 1.0
+
+
+def progress_to(stream: Optional[TextIO], label: str) -> progresses.Progress:
+    """Progress of a download on a terminal or in a log."""
+    return progresses.Progress(stream, label)
+
+
+def fetch(
+    url: str,
+    part_path: str,
+    size: int,
+    sha256: str,
+    transport: Transport,
+    progress: Optional[progresses.Progress] = None,
+) -> None:
+    """Bring exactly the bytes of this size and SHA-256 into `part_path`.
+
+    Raises:
+        Refused: the address, the server or the bytes are not what they must be; asking again will not help.
+        Retryable: `download-failed`, the part stays for the next try.
+        OSError: the part cannot be written.
+
+    """
+    refusal = rules.check_url(url, transport.allow_http) or check_authorities(url, transport)
+    if refusal is not None:
+        raise codes.Refused(refusal)
+    told = progress or progresses.Progress(None, "")
+    part = download_part.Part(part_path, size)
+    try:
+        _attempts(url, part, sha256, transport, told)
+    except codes.Refused as error:
+        if error.code in (codes.DIGEST_MISMATCH, codes.SIZE_MISMATCH):
+            part.discard()
+        raise
+    finally:
+        told.close()
+        part.close()
+
+
+def check_authorities(url: str, transport: Transport) -> Optional[codes.Refusal]:
+    """Whether this host can check the certificate of a server at all (field case N3)."""
+    if not url.startswith("https:"):
+        return None
+    if transport.ca_file is not None:
+        import ssl
+
+        try:
+            ssl.create_default_context(cafile=transport.ca_file)
+        except OSError as error:  # SSLError too: there is no certificate in it
+            why = getattr(error, "reason", None) or error.strerror or str(error)
+            return codes.Refusal(codes.NO_CA_ROOTS, "cannot use [update] ca_file %s: %s" % (transport.ca_file, why))
+        return None
+    from requests import utils
+
+    roots = utils.DEFAULT_CA_BUNDLE_PATH
+    if os.path.isdir(roots) or (os.path.isfile(roots) and os.path.getsize(roots)):
+        return None
+    text = "this host has no certificate authorities (%s): install ca-certificates or set [update] ca_file"
+    return codes.Refusal(codes.NO_CA_ROOTS, text % roots)
+
+
+def _attempts(url: str, part: download_part.Part, sha256: str, transport: Transport, told: progresses.Progress) -> None:
+    until = time.monotonic() + transport.budget_s
+    failures = best = 0
+    with _session(transport) as session:
+        while not _complete(part, sha256):
+            best = max(best, part.done)
+            try:
+                told(part.done, part.size)
+                _attempt(session, url, part, transport, until, told)
+            except download_answer.Later as error:
+                failures = failures + 1 if part.done <= best else 1
+                _wait(url, error, failures, transport, until, told)
+
+
+def _complete(part: download_part.Part, sha256: str) -> bool:
+    """Whether the part is the file."""
+    if part.done < part.size:
+        return False
+    if part.digest.hexdigest() == sha256:
+        return True
+    if part.may_begin_again():
+        return False
+    text = "the download has the SHA-256 %s, the release says %s%s"
+    raise opening.refused(
+        codes.DIGEST_MISMATCH, text % (part.digest.hexdigest(), sha256, download_answer.looks(part.said, part.head))
+    )
+
+
+def _wait(
+    url: str, error: download_answer.Later, failures: int, transport: Transport, until: float, told: progresses.Progress
+) -> None:
+    where = rules.shown_url(url)
+    if failures >= transport.attempts:
+        text = "cannot download %s: %s (%d attempts, nothing new came)" % (where, error, failures)
+        raise codes.Retryable(codes.DOWNLOAD_FAILED, text) from error
+    chance = int.from_bytes(os.urandom(4), "big") / 2.0**32
+    wait = rules.plan_wait(failures, transport.first_wait_s, error.asked_s, chance)
+    if wait.seconds is None:
+        text = "cannot download %s: %s, and asks to come back in %d s" % (where, error, wait.asked_s)
+        raise codes.Retryable(codes.DOWNLOAD_FAILED, text) from error
+    if time.monotonic() + wait.seconds >= until:
+        text = "cannot download %s: %s (no success in %d s)" % (where, error, transport.budget_s)
+        raise codes.Retryable(codes.DOWNLOAD_FAILED, text) from error
+    told.note("%s; next attempt in %.1f s" % (error, wait.seconds))
+    time.sleep(wait.seconds)
+
+
+def _session(transport: Transport) -> requests.Session:
+    import requests
+
+    session = requests.Session()
+    session.trust_env = False  # REQUESTS_CA_BUNDLE would win over verify, and proxies would be taken from outside
+    session.verify = transport.ca_file or True
+    if transport.proxy:
+        session.proxies = {"http": transport.proxy, "https": transport.proxy}
+    session.headers.update({"User-Agent": "slotward/%s" % build_info.VERSION, "Accept": "*/*"})
+    return session
+
+
+def _attempt(
+    session: requests.Session,
+    url: str,
+    part: download_part.Part,
+    transport: Transport,
+    until: float,
+    told: progresses.Progress,
+) -> None:
+    """One attempt: ask for what is missing, follow redirects, take the body."""
+    headers = {"Accept-Encoding": "identity"}
+    if part.done:
+        headers["Range"] = "bytes=%d-" % part.done
+        if part.etag:
+            headers["If-Range"] = part.etag
+    at = url
+    for _hop in range(rules.MAX_HOPS + 1):
+        response = _ask(session, at, headers, transport, until)
+        try:
+            kind = rules.judge_status(response.status_code)
+            if kind is not rules.Answer.REDIRECT:
+                download_answer.take(kind, response, part, transport.idle_timeout_s, until, told)
+                return
+            at = _redirected(at, response, transport)
+        finally:
+            response.close()
+    raise opening.refused(
+        codes.DOWNLOAD_REFUSED, "%s redirects more than %d times" % (rules.shown_url(url), rules.MAX_HOPS)
+    )
+
+
+def _ask(
+    session: requests.Session, url: str, headers: Dict[str, str], transport: Transport, until: float
+) -> requests.Response:
+    """The head of the server's answer, or a passing failure; a server that dribbles it counts as silent."""
+    limit = transport.connect_timeout_s + transport.idle_timeout_s
+    limit = max(min(limit, until - time.monotonic()), 0.1)
+    timeouts = (transport.connect_timeout_s, transport.idle_timeout_s)
+    outcome: List[Union[requests.Response, Exception]] = []
+    gone = threading.Event()
+
+    def ask() -> None:
+        try:
+            response = session.get(url, headers=headers, stream=True, allow_redirects=False, timeout=timeouts)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            outcome.append(error)
+        else:
+            outcome.append(response)
+            if gone.is_set():
+                response.close()
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(limit)
+    gone.set()
+    if not outcome:
+        raise download_answer.Later("no answer in %d s" % limit)
+    if isinstance(outcome[0], Exception):
+        raise _as_ours(url, outcome[0]) from outcome[0]
+    return outcome[0]
+
+
+def _as_ours(url: str, error: Exception) -> Exception:
+    """What a failed request means, in words without the library's names and the address's query."""
+    import requests
+
+    where = rules.shown_url(url)
+    if isinstance(error, requests.exceptions.SSLError):
+        why = rules.certificate_problem(str(error))
+        if why:
+            text = "cannot trust the server of %s: %s; set [update] ca_file, or look at this host's clock"
+            return opening.refused(codes.UNTRUSTED_SERVER, text % (where, why))
+    if isinstance(error, ValueError):
+        return opening.refused(codes.BAD_URL, "cannot download from %s: not an address that works" % where)
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return download_answer.Later("no connection to %s in time" % where)
+    if isinstance(error, requests.exceptions.Timeout):
+        return download_answer.Later("no answer from %s in time" % where)
+    return download_answer.Later("no connection to %s: %s" % (where, download_answer.reason(error)))
+
+
+def _redirected(url: str, response: requests.Response, transport: Transport) -> str:
+    location = response.headers.get("Location", "")
+    where = rules.next_url(url, location) if location else ""
+    refusal = rules.check_url(where, transport.allow_http)
+    if refusal is not None:
+        text = "%s redirects to an address that is not taken: %s" % (rules.shown_url(url), refusal.text)
+        raise opening.refused(codes.DOWNLOAD_REFUSED, text)
+    return where

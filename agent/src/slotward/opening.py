@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Opening what somebody else may have put there: no link is followed, no FIFO is waited for (I6).
+
+Rules:
+- A directory is opened by its own name, never through a link; a file beneath it by one plain name.
+- What was checked is the open descriptor, so swapping a name afterwards changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from slotcore import codes
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+RESUME = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP)
+
+
+def refused(code: str, text: str) -> codes.Refused:
+    """A refusal, ready to be raised."""
+    return codes.Refused(codes.Refusal(code, text))
+
+
+def unsafe(path: str, what: str) -> codes.Refused:
+    """The refusal of a staged file or directory."""
+    return refused(codes.STAGED_UNSAFE, "%s is %s: remove it and try again" % (path, what))
+
+
+def kind(mode: int) -> str:
+    """What a file mode says the thing is, in words."""
+    for test, what in (
+        (stat.S_ISLNK, "a symbolic link"),
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISREG, "a regular file"),
+    ):
+        if test(mode):
+            return what
+    return "a device"
+
+
+def open_directory(path: str) -> int:
+    """A descriptor of a directory that is not reached through a link of its own name."""
+    parent, name = os.path.split(os.path.abspath(path))
+    if not name:
+        return os.open("/", DIRECTORY)
+    above = os.open(parent, DIRECTORY)
+    try:
+        return os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+    except OSError as error:
+        if error.errno not in NOT_PLAIN:
+            raise
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        raise unsafe(path, "%s, not a directory" % kind(found.st_mode)) from error
+    finally:
+        os.close(above)
+
+
+def open_at(above: int, name: str, path: str, flags: int) -> int:
+    """A descriptor of `name` in the open directory `above`; what is not a plain file is refused, whatever it is."""
+    try:
+        return os.open(name, flags, dir_fd=above)
+    except OSError as error:
+        if error.errno not in NOT_PLAIN:
+            raise
+        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        raise unsafe(path, "%s, not a plain file" % kind(found.st_mode)) from error
