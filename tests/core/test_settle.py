@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settle table of node.md, section 4, row by row, and what the rows rest on."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import List, NamedTuple, Optional, Tuple
+
+import pytest
+from core.crash import values
+from core.crash.values import BOOT, IN_TIME, OVER, REBOOTED, RECORD, STARTED, TRIAL, on_trial, state
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotcore import codes, settle, trial
+
+NODE = pathlib.Path(__file__).parents[2] / "docs" / "design" / "node.md"
+NO_BOOTS = trial.render_trial(TRIAL._replace(boots_left=0))
+TORN = RECORD[:-1]
+Action = settle.Action
+
+
+class Row(NamedTuple):
+    """One row of the table: its first two cells, examples of it, and what is decided."""
+
+    record: str
+    current: str
+    action: settle.Action
+    reason: str
+    examples: Tuple[Tuple[settle.State, settle.Clock], ...]
+    read: Optional[trial.Trial] = None
+
+
+ROWS: List[Row] = [
+    Row("none", "is good", Action.NONE, codes.OK, ((state(), IN_TIME), (state("b", "b"), REBOOTED))),
+    Row(
+        "none",
+        "is not good, the entrypoint is a file",
+        Action.ABANDONED,
+        codes.NEVER_STARTED,
+        ((state("a", "b", entrypoint="file"), IN_TIME),),
+    ),
+    Row(
+        "none",
+        "is not good",
+        Action.GO_BACK,
+        codes.LOST_RECORD,
+        ((state("b", "a"), IN_TIME), (state(None, "a"), IN_TIME), (state("b", "a", entrypoint="missing"), REBOOTED)),
+    ),
+    Row(
+        "none",
+        "any, and `good` names no slot",
+        Action.NONE,
+        codes.OK,
+        ((state("b", None), IN_TIME), (state(None, None), REBOOTED)),
+    ),
+    Row(
+        "`trial`",
+        "new slot, length left, same boot",
+        Action.AWAIT,
+        codes.TRIAL_PENDING,
+        (
+            (on_trial(), IN_TIME),
+            (on_trial(), settle.Clock(1119, BOOT)),
+        ),
+        TRIAL,
+    ),
+    Row(
+        "`trial`",
+        "new slot, another boot, boots left",
+        Action.AWAIT,
+        codes.TRIAL_PENDING,
+        (
+            (on_trial(), REBOOTED),
+            (on_trial(), settle.Clock(10**6, values.NEXT_BOOT)),
+        ),
+        TRIAL,
+    ),
+    Row(
+        "`trial`",
+        "new slot, length over or no boot left",
+        Action.GO_BACK,
+        codes.DEADLINE_PASSED,
+        (
+            (on_trial(), OVER),
+            (on_trial(), settle.Clock(10**6, BOOT)),
+        ),
+        TRIAL,
+    ),
+    Row(
+        "`trial`",
+        "new slot, length over or no boot left",
+        Action.GO_BACK,
+        codes.NO_BOOTS_LEFT,
+        ((on_trial(NO_BOOTS), REBOOTED),),
+        TRIAL._replace(boots_left=0),
+    ),
+    Row(
+        "`trial`, bad",
+        "not good",
+        Action.GO_BACK,
+        codes.BAD_RECORD,
+        ((on_trial(TORN), IN_TIME), (state("b", "a", "a", claim={"trial": b""}, log=STARTED), REBOOTED)),
+    ),
+    Row(
+        "`trial`, bad",
+        "not good",
+        Action.GO_BACK,
+        codes.BAD_RECORD,
+        ((state(None, "a", claim={"trial": RECORD}), IN_TIME), (state("a", "b", claim={"trial": RECORD}), IN_TIME)),
+        TRIAL,
+    ),
+    Row(
+        "`trial`, also bad",
+        "is good, never started",
+        Action.ABANDONED,
+        codes.NEVER_STARTED,
+        (
+            (state(claim={"trial": RECORD}, log=trial.LOG_HEADER), IN_TIME),
+            (state(claim={"trial": RECORD}, log=b""), REBOOTED),
+        ),
+        TRIAL,
+    ),
+    Row(
+        "`trial`, also bad",
+        "is good, never started",
+        Action.ABANDONED,
+        codes.NEVER_STARTED,
+        ((state(claim={"trial": TORN}), OVER),),
+    ),
+    Row(
+        "`trial`",
+        "is good, was started",
+        Action.FAILED,
+        codes.DID_NOT_START,
+        ((state(claim={"trial": RECORD}, log=STARTED), IN_TIME),),
+        TRIAL,
+    ),
+    Row(
+        "`trial.revert`",
+        "any",
+        Action.FINISH_REVERT,
+        codes.NEVER_STARTED,
+        ((state(claim={"revert": RECORD + b"REASON=never-started\n"}), IN_TIME),),
+        TRIAL,
+    ),
+    Row(
+        "`trial.revert`",
+        "any",
+        Action.FINISH_REVERT,
+        codes.CRASH_LOOP,
+        (
+            (state(claim={"revert": RECORD + b"REASON=crash-loop\n"}), IN_TIME),
+            (state("b", "a", "a", claim={"revert": RECORD + b"REASON=crash-loop\n"}, log=STARTED), OVER),
+            (
+                state("b", "a", "a", claim={"revert": RECORD + b"REASON=crash-loop\n", "trial": RECORD}, log=STARTED),
+                OVER,
+            ),
+        ),
+        TRIAL,
+    ),
+    Row(
+        "`trial.revert`",
+        "any",
+        Action.FINISH_REVERT,
+        codes.DID_NOT_START,
+        ((state(claim={"revert": RECORD + b"REASO"}), IN_TIME),),
+        TRIAL,
+    ),
+    Row(
+        "`trial.revert`",
+        "any",
+        Action.FINISH_REVERT,
+        codes.LOST_RECORD,
+        ((state(claim={"revert": b"REASON=lost-record\n"}), IN_TIME),),
+    ),
+    Row(
+        "`trial.confirm`",
+        "any",
+        Action.FINISH_CONFIRM,
+        codes.OK,
+        (
+            (state("b", "a", "a", claim={"confirm": RECORD}, log=STARTED), OVER),
+            (state("b", "b", claim={"confirm": RECORD}), REBOOTED),
+            (state("b", "a", "a", claim={"confirm": RECORD, "trial": RECORD}, log=STARTED), OVER),
+        ),
+        TRIAL,
+    ),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.record}: {row.current}: {row.reason}") for row in ROWS])
+def test_each_row_decides_as_the_table_says(row: Row) -> None:
+    """From where the links point and from the record's name, and from nothing else."""
+    for found, clock in row.examples:
+        assert settle.decide(found, clock) == settle.Settlement(row.action, row.reason, row.read)
+
+
+def table() -> List[Tuple[str, str, str, str]]:
+    """The page's rows: record, current, action, and the reasons that it names."""
+    lines = NODE.read_text().split("**Settle**")[1].split("## 5.")[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return [(record, current, action.split("`")[1], action) for record, current, action in cells[2:]]
+
+
+def test_the_page_and_the_rows_say_the_same() -> None:
+    """Every row of node.md has an example here, with its action and the reasons that it names, and the reverse."""
+    page = {(record, current): (action, said) for record, current, action, said in table()}
+    assert {(row.record, row.current) for row in ROWS} == set(page)
+    for key, (action, said) in page.items():
+        rows = [row for row in ROWS if (row.record, row.current) == key]
+        assert {row.action.value for row in rows} == {action}
+        reasons = {row.reason for row in rows}
+        named = {part for part in said.split("`")[3::2] if part in codes.CODES}
+        assert named == reasons if action == "go-back" else named <= reasons
+
+
+def test_every_action_has_a_row() -> None:
+    """No action is without an example."""
+    assert {row.action for row in ROWS} == set(Action)
+
+
+def test_nothing_is_done_where_no_slots_are_in_use() -> None:
+    """Before the first install, and after a cut in it, there is nothing to settle."""
+    assert settle.decide(settle.State(), IN_TIME) == settle.Settlement(Action.NONE, codes.OK)
+    assert settle.decide(settle.State(good="a"), IN_TIME) == settle.Settlement(Action.NONE, codes.OK)
+
+
+@given(st.integers(0, 10**6), st.booleans(), st.integers(0, 9))
+def test_what_is_left_and_what_is_over_are_one_clock(uptime_s: int, same_boot: bool, boots: int) -> None:
+    """A trial is over exactly when nothing is left of it (I7, I10)."""
+    pending = TRIAL._replace(boots_left=boots)
+    clock = settle.Clock(uptime_s, BOOT if same_boot else values.NEXT_BOOT)
+    left, over = settle.left_s(pending, clock), settle.deadline_reason(pending, clock)
+    assert left >= 0
+    assert (left == 0) == (over is not None)
+    if not same_boot:
+        assert left == (pending.length_s if boots else 0)
+
+
+def test_S9_a_deadline_already_past_acts_at_once() -> None:
+    """Zero left is over, not for ever."""
+    pending = trial.render_trial(TRIAL._replace(deadline_s=0))
+    found = settle.decide(on_trial(pending), settle.Clock(0, BOOT))
+    assert found.action is Action.GO_BACK
+
+
+def test_the_new_slot_is_the_recorded_one_else_the_one_that_is_not_good() -> None:
+    """And without a good slot nobody knows."""
+    assert settle.new_slot(state("a", "b"), TRIAL) == "b"
+    assert settle.new_slot(state("b", "a"), None) == "b"
+    assert settle.new_slot(state("a", None), None) is None

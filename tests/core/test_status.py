@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `update` answers: every key always there, and lines for people that say the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+import pytest
+from core.crash import values
+from core.crash.values import IN_TIME, OVER, PRODUCT, REBOOTED, TRIAL, state
+
+from slotcore import codes, records, settle, status
+
+IDLE = status.Host("1.0.0", 1, status.Unit("active", "running", 77, 0), None, ())
+LAST = records.Last(TRIAL.trial_id, "rolled-back", "crash-loop", "it kept exiting", "1.0.0", "1.1.0", 7)
+FAILURE = records.Failed("1.1.0", "crash-loop", "it kept exiting", 2, values.digest("1.1.0"), 7)
+ON_TRIAL = values.on_trial()
+KEYS = {
+    *("spec", "product", "changed", "state", "code", "message", "version", "sequence", "floor", "pins", "threshold"),
+    *("slots", "trial", "pending", "failed", "last", "lock", "broken", "unit", "config_problems"),
+}
+
+
+def answer(found: settle.State, clock: settle.Clock = IN_TIME, host: status.Host = IDLE) -> Dict[str, Any]:
+    """The JSON answer, as a reader gets it."""
+    value: Dict[str, Any] = json.loads(json.dumps(status.as_json(PRODUCT, found, clock, host)))
+    return value
+
+
+def lines(found: settle.State, host: status.Host = IDLE) -> List[str]:
+    """The lines for people."""
+    return status.lines(answer(found, IN_TIME, host), "/bin/probe")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        settle.State(),
+        state(),
+        ON_TRIAL,
+        state(None, None),
+        state()._replace(broken=("/slots/update.json", "torn")),
+        state("b", "a", claim={"revert": b""}),
+    ],
+)
+def test_H11_every_key_is_there_whatever_the_state(found: settle.State) -> None:
+    """Readers never have to ask whether a key exists."""
+    assert set(answer(found)) == KEYS
+    assert sorted(answer(found)["slots"]) == sorted(["in_use", "current", "good", "other", "a", "b"])
+
+
+def test_a_quiet_host_reads_as_idle() -> None:
+    """Version, floor, slots and unit."""
+    shown = answer(state())
+    assert (shown["state"], shown["code"], shown["pending"], shown["trial"]) == ("idle", "ok", "none", None)
+    assert (shown["spec"], shown["product"], shown["version"], shown["floor"]) == (1, "probe", "1.0.0", 1)
+    assert shown["slots"]["a"] == values.record("1.0.0")._asdict()
+    assert (shown["slots"]["current"], shown["slots"]["other"]) == ("a", "b")
+    assert shown["unit"] == {
+        "name": "probe.service",
+        "active": "active",
+        "sub": "running",
+        "main_pid": 77,
+        "restarts": 0,
+    }
+    assert lines(state()) == [
+        "version 1.0.0, release floor 1, 1 release pin (threshold 1)",
+        "slots: current a (1.0.0), other b (1.1.0)",
+    ]
+
+
+@pytest.mark.parametrize(("recorded", "configured"), [(4, 9), (9, 4), (9, 9)])
+def test_the_floor_shown_is_the_highest_known(recorded: int, configured: int) -> None:
+    """Configured, embedded, or recorded."""
+    found = state(update=records.Update(floor=recorded))
+    assert status.floor_of(PRODUCT._replace(base_floor=configured), found) == 9
+
+
+def test_S4_a_trial_shows_what_is_left_of_it_and_whom_it_waits_for() -> None:
+    """Until it is confirmed the state is `trial`."""
+    shown = answer(ON_TRIAL)
+    assert (shown["state"], shown["code"], shown["pending"]) == ("trial", "trial-pending", "await")
+    assert shown["trial"] == {
+        "id": TRIAL.trial_id,
+        "from": "1.0.0",
+        "to": "1.1.0",
+        "from_slot": "a",
+        "to_slot": "b",
+        "sequence": 2,
+        "left_s": 119,
+        "length_s": 120,
+        "boots_left": 3,
+        "missing": ["controller"],
+    }
+    assert answer(ON_TRIAL, REBOOTED)["trial"]["left_s"] == 120
+    waiting = "pending: 1.0.0 -> 1.1.0, trial, 119 s and 3 boots left, waiting for "
+    assert waiting + "controller" in lines(ON_TRIAL)
+    spoken = ON_TRIAL._replace(sources=f"{TRIAL.trial_id} controller\n".encode())
+    assert waiting + "proof" in lines(spoken)
+
+
+def test_S1_an_update_that_must_be_finished_says_so_instead_of_updating_for_ever() -> None:
+    """What settle will do stands in `pending`; it is no trial."""
+    shown = answer(ON_TRIAL, OVER)
+    assert (shown["trial"], shown["pending"], shown["state"]) == (None, "go-back", "idle")
+    assert status.lines(shown, "/bin/probe")[2] == "pending: go-back, finished by the next start or command"
+
+
+def test_slots_that_are_not_in_use_yet_name_what_will_be_adopted() -> None:
+    """As the seed says it."""
+    assert lines(settle.State())[1] == "slots: not in use yet (the first update adopts /bin/probe)"
+    assert answer(settle.State())["slots"]["other"] is None
+
+
+def test_an_empty_slot_and_a_missing_link_are_named() -> None:
+    """A slot without a record is empty; a link that names no slot is missing."""
+    assert lines(state("a", "a", held=values.slots(a="1.0.0")))[1] == "slots: current a (1.0.0), other b (empty)"
+    assert lines(state(None, "a"))[1] == "slots: current missing (empty), other missing (empty)"
+
+
+def test_H6_a_rollback_after_which_nothing_runs_is_another_state() -> None:
+    """`rolled-back` and `rollback-failed` differ by whether the good version runs."""
+    found = state(update=records.Update(1, 0, (FAILURE,), LAST))
+    assert (answer(found)["state"], answer(found)["code"]) == ("rolled-back", "crash-loop")
+    down = IDLE._replace(unit=status.Unit("failed"))
+    assert answer(found, IN_TIME, down)["state"] == "rollback-failed"
+    assert answer(found)["failed"] == [FAILURE._asdict()]
+    assert answer(found)["last"]["id"] == TRIAL.trial_id
+    assert lines(found)[-1] == "failed: 1.1.0 (it kept exiting)"
+
+
+def test_S18_who_holds_the_lock_is_named_with_its_age() -> None:
+    """A lock is never just a file."""
+    busy = IDLE._replace(lock=status.Lock(4711, 12, "upgrade to 1.1.0"))
+    assert answer(state(), IN_TIME, busy)["lock"] == {"pid": 4711, "age_s": 12, "what": "upgrade to 1.1.0"}
+    assert lines(state(), busy)[-1] == "busy: upgrade to 1.1.0, process 4711, for 12 s"
+
+
+def test_I8_what_is_broken_is_named_and_the_rest_is_still_shown() -> None:
+    """A broken record goes before a bad configuration, and both are told."""
+    wrong = IDLE._replace(problems=("config.toml:3: unknown key colour",))
+    assert answer(state(), IN_TIME, wrong)["code"] == codes.BAD_CONFIG
+    assert lines(state(), wrong)[-1] == "configuration: config.toml:3: unknown key colour; updates are refused"
+    torn = state()._replace(broken=("/slots/update.json", "it is not JSON"))
+    shown = answer(torn, IN_TIME, wrong)
+    assert (shown["code"], shown["broken"]) == (
+        codes.BROKEN_RECORD,
+        {"file": "/slots/update.json", "why": "it is not JSON"},
+    )
+    assert shown["version"] == "1.0.0"
+    assert "broken: /slots/update.json: it is not JSON; updates are refused" in lines(torn, wrong)
+
+
+def test_pins_are_counted_in_good_english() -> None:
+    """One pin, two pins."""
+    two = status.as_json(PRODUCT._replace(pins=("x", "y"), threshold=2), state(), IN_TIME, IDLE)
+    assert status.lines(two, "/bin/probe")[0].endswith("2 release pins (threshold 2)")
