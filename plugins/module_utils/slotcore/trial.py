@@ -153,12 +153,12 @@ def parse_trial(data: bytes) -> Optional[Trial]:
 
 
 def parse_revert(data: bytes) -> Tuple[Optional[Trial], Optional[str]]:
-    """The trial that was reverted, if its record is readable, and the reason, if one was written."""
-    body, mark, tail = data.rpartition(b"REASON=")
-    if not mark:
-        return parse_trial(data), None
+    """The trial that was reverted, if its record is readable, and the reason, if all of it was written."""
+    lines = data.split(b"\n")
+    record = b"".join(line + b"\n" for line in lines[: len(_KEYS)])
+    _before, mark, tail = data.rpartition(b"REASON=")
     match = _REASON.fullmatch(mark + tail)
-    return parse_trial(body), match.group(1).decode("ascii") if match else None
+    return parse_trial(record), match.group(1).decode("ascii") if match else None
 
 
 def count_crashes(log: bytes) -> int:
