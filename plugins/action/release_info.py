@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.slotward.fleet.plugins.module_utils import release_options
+from ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue import PRODUCT
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 from ansible_collections.slotward.fleet.plugins.plugin_utils import releases
 
@@ -24,21 +25,27 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible has no types
         """Answer what the release says, or why it cannot be trusted."""
         result: Dict[str, Any] = super().run(tmp, task_vars)
         del tmp
-        args = self.validate_argument_spec(argument_spec=release_options.INFO_OPTIONS)[1]
+        args = self.validate_argument_spec(argument_spec=release_options.INFO_OPTIONS, mutually_exclusive=[["pins", "sha256"]])[1]
         result.update(dict.fromkeys(release_options.INFO_KEYS), changed=False, code=codes.OK)
         try:
-            release = releases.read(
-                args["release"],
-                pins=args["pins"] or (),
-                threshold=args["threshold"],
-                product=args["product"],
-                version=args["version"],
-                allow_http=args["allow_http"],
-                ca_file=args["ca_file"],
-            )
+            result.update(self._info(args))
         except (codes.Refused, codes.Retryable) as error:
             result.update(failed=True, code=error.code, msg=error.text)
             return result
-        result.update(releases.describe(release, args["url"]))
-        result["msg"] = "%s %s, sequence %d" % (release.manifest.product, release.manifest.version, release.manifest.sequence)
+        result["msg"] = "%s %s" % (result["product"], result["version"])
         return result
+
+    def _info(self, args: Dict[str, Any]) -> Dict[str, Any]:
+        product = args["product"]
+        if args["sha256"] is not None:
+            return releases.by_digest(args["release"], args["sha256"], product or PRODUCT, args["version"], args["url"])
+        release = releases.read(
+            args["release"],
+            pins=args["pins"] or (),
+            threshold=args["threshold"],
+            product=product,
+            version=args["version"],
+            allow_http=args["allow_http"],
+            ca_file=args["ca_file"],
+        )
+        return releases.describe(release, args["url"])

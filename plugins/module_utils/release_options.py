@@ -9,6 +9,7 @@ INFO_OPTIONS: Dict[str, Dict[str, Any]] = {
     "release": {"type": "str", "required": True},
     "pins": {"type": "list", "elements": "str"},
     "threshold": {"type": "int", "default": 1},
+    "sha256": {"type": "dict"},
     "product": {"type": "str"},
     "version": {"type": "str"},
     "url": {"type": "str"},

@@ -69,15 +69,23 @@ def _key(path: str, passphrase: Optional[str], private: bool) -> Any:
         raise _refused(codes.NO_CRYPTOGRAPHY, str(error)) from None
 
 
+def _split(spec: str) -> Tuple[str, Optional[str]]:
+    """A file and its platform, from ``FILE:os-arch`` or from the file's name."""
+    path, _colon, platform = spec.rpartition(":")
+    if path and "-" in platform and "/" not in platform:
+        return path, platform
+    return spec, target.platform_of(os.path.basename(spec))
+
+
 def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
     found = []
-    for entry in params["artifacts"]:
-        platform = entry["platform"] or target.platform_of(os.path.basename(entry["path"]))
+    for spec in params["artifacts"]:
+        path, platform = _split(spec)
         if not platform:
-            text = "%s does not say for which platform it is: name it <product>_<version>_<os>_<arch> or give platform"
-            raise _refused(codes.BAD_RELEASE, text % entry["path"])
-        sha256, size = release.measure(chunks(entry["path"]))
-        found.append((entry["path"], release.artifact(params["product"], params["version"], platform, sha256, size)))
+            text = "%s does not say for which platform it is: name it <product>_<version>_<os>_<arch> or give FILE:os-arch"
+            raise _refused(codes.BAD_RELEASE, text % path)
+        sha256, size = release.measure(chunks(path))
+        found.append((path, release.artifact(params["product"], params["version"], platform, sha256, size)))
     return found
 
 

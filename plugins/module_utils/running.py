@@ -4,19 +4,25 @@
 Rules:
 
 * Nothing that is wrong on the host makes a look fail; what cannot be found out is unknown and not well.
-* The agent says by its status socket what it runs; of other products the main process's own file is compared.
+* The agent says by its status socket what it runs. Of other products only systemd is asked.
+* A process that is older than its configuration or its unit file does not know it. A file from the future says nothing.
+* While the slots are not in use, the file at the agent's path is what should run.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import socket
 import struct
-from typing import Any, Dict, Optional, Tuple
+import time
+from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
 
 from ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue import PRODUCT
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import config
 
+UNIT_DIR = "/etc/systemd/system"
 MAX_ANSWER = 1 << 20
 TIMEOUT_S = 2.0
 
@@ -50,11 +56,52 @@ def ask(path: str, timeout_s: float = TIMEOUT_S) -> Tuple[Optional[Dict[str, Any
     return (answer, int(pid)) if isinstance(answer, dict) else (None, 0)
 
 
-def health(found: Dict[str, Any], socket_path: str) -> Dict[str, Any]:
+def started_at(pid: int) -> Optional[float]:
+    """When a process started, in seconds since 1970; None when there is no such process."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        with open("/proc/uptime", "rb") as file:
+            uptime = float(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return time.time() - uptime + ticks / float(os.sysconf("SC_CLK_TCK"))
+
+
+def older_than(pid: int, paths: Iterable[str]) -> bool:
+    """True when one of the files was written after the process had started."""
+    since = started_at(pid) if pid > 0 else None
+    return since is not None and any(since < written <= time.time() for written in _written(paths))
+
+
+def _written(paths: Iterable[str]) -> Iterator[float]:
+    for path in paths:
+        try:
+            yield os.stat(path).st_mtime
+        except OSError:
+            continue
+
+
+def digest_of(path: str) -> Optional[str]:
+    """SHA-256 of a file, or None when it cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(1 << 18), b""):
+                digest.update(block)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def health(found: Dict[str, Any], config_path: str, executable: str) -> Dict[str, Any]:
     """The verdict on one look of ``node_info``."""
+    socket_path = status_socket(config_path)
     unit, slots = found["unit"] or {}, found["slots"] or {}
     slot = slots.get(slots.get("current") or "") or {}
     verdict: Dict[str, Any] = {"ok": False, "running_sha256": None, "slot_sha256": slot.get("sha256"), "why": None}
+    files = (config_path, os.path.join(UNIT_DIR, str(unit.get("name"))))
+    verdict["stale"] = older_than(int(unit.get("main_pid") or 0), files)
     if not found["installed"]:
         verdict["why"] = found["reason"]
         return verdict
@@ -64,22 +111,22 @@ def health(found: Dict[str, Any], socket_path: str) -> Dict[str, Any]:
     if found["product"] != PRODUCT:
         verdict["ok"] = True
         return verdict
+    if not slots.get("in_use"):
+        verdict["slot_sha256"] = digest_of(executable)
     answer, pid = ask(socket_path)
     running = (answer or {}).get("running")
     verdict["running_sha256"] = running.get("sha256") if isinstance(running, dict) else None
-    verdict["why"] = _why(unit, slot, verdict, pid, socket_path)
+    verdict["why"] = _why(unit, verdict, pid, socket_path)
     verdict["ok"] = verdict["why"] is None
     return verdict
 
 
-def _why(unit: Dict[str, Any], slot: Dict[str, Any], verdict: Dict[str, Any], pid: int, path: str) -> Optional[str]:
+def _why(unit: Dict[str, Any], verdict: Dict[str, Any], pid: int, path: str) -> Optional[str]:
     if verdict["running_sha256"] is None:
         return "no answer on the status socket %s" % path
     if pid != unit.get("main_pid"):
         return "process %d answers on %s, and the main process of %s is %s" % (
             pid, path, unit.get("name"), unit.get("main_pid"))
-    if not slot:
-        return "the slots are not in use, so nothing says what should run"
-    if verdict["running_sha256"] != slot["sha256"]:
-        return "process %d runs %s, and the current slot holds %s" % (pid, verdict["running_sha256"], slot["sha256"])
+    if verdict["running_sha256"] != verdict["slot_sha256"]:
+        return "process %d runs %s, and %s should run" % (pid, verdict["running_sha256"], verdict["slot_sha256"])
     return None

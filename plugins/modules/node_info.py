@@ -166,9 +166,13 @@ health:
       type: str
       sample: 9f2c...
     slot_sha256:
-      description: SHA-256 of the current slot, or null.
+      description: SHA-256 of the current slot, or of the file at the agent's path while the slots are not in use.
       type: str
       sample: 9f2c...
+    stale:
+      description: The configuration or the unit file was written after the main process had started.
+      type: bool
+      sample: false
     why:
       description: What keeps it from being well, or null.
       type: str
@@ -251,7 +255,7 @@ def look(module: AnsibleModule) -> Dict[str, Any]:
     found["pending"] = bool(data.get("trial"))
     found["failed_versions"] = data.get("failed") or []
     found["config_problems"] = data.get("config_problems") or []
-    found["health"] = running.health(found, running.status_socket(module.params["config"]))
+    found["health"] = running.health(found, module.params["config"], module.params["executable"])
     return found
 
 

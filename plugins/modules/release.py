@@ -53,17 +53,10 @@ options:
   artifacts:
     description:
       - The files to release, one for each platform.
+      - A file whose name does not end in its platform, C(<product>_<version>_<os>_<arch>), is given as C(FILE:os-arch).
     type: list
-    elements: dict
+    elements: str
     required: true
-    suboptions:
-      path:
-        description: The file.
-        type: path
-        required: true
-      platform:
-        description: For which platform it is, such as V(linux-amd64). Not needed when the file's name ends in it.
-        type: str
   keys:
     description:
       - PEM files, public or private, of the keys that may sign. Those in O(sign_with) may anyway.
@@ -108,8 +101,8 @@ EXAMPLES = r"""
     version: 1.1.0
     sequence: 2
     artifacts:
-      - path: build/slotward_1.1.0_linux_amd64
-      - path: build/slotward_1.1.0_linux_arm64
+      - build/slotward_1.1.0_linux_amd64
+      - build/slotward_1.1.0_linux_arm64
     keys: [keys/a.pub.pem, keys/b.pub.pem, keys/c.pub.pem]
     sign_with: [keys/a.pem, keys/b.pem]
   delegate_to: localhost
@@ -149,12 +142,7 @@ OPTIONS = {
     "product": {"type": "str", "default": "slotward"},
     "version": {"type": "str", "required": True},
     "sequence": {"type": "int", "required": True},
-    "artifacts": {
-        "type": "list",
-        "elements": "dict",
-        "required": True,
-        "options": {"path": {"type": "path", "required": True}, "platform": {"type": "str"}},
-    },
+    "artifacts": {"type": "list", "elements": "str", "required": True},
     "keys": {"type": "list", "elements": "path", "default": [], "no_log": False},
     "sign_with": {"type": "list", "elements": "path", "default": []},
     "passphrase": {"type": "str", "no_log": True},

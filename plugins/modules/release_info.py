@@ -40,6 +40,12 @@ options:
       - How many distinct pinned keys must have signed.
     type: int
     default: 1
+  sha256:
+    description:
+      - For each architecture, V(amd64) and V(arm64), the SHA-256 of its artifact, instead of O(pins). A manifest in the directory must
+        have the same digests. Behind a URL no manifest is read, and O(version) is needed.
+      - A digest is enough to install. Hosts take an upgrade from a signed manifest only.
+    type: dict
   product:
     description:
       - The product that is expected. Another one is an error.
@@ -168,7 +174,7 @@ from ansible_collections.slotward.fleet.plugins.module_utils.release_options imp
 
 def main() -> None:
     """Say that this must not be called: the action plugin answers in its place."""
-    module = AnsibleModule(argument_spec=INFO_OPTIONS, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=INFO_OPTIONS, mutually_exclusive=[["pins", "sha256"]], supports_check_mode=True)
     module.fail_json(msg="release_info runs as an action plugin on the controller; it cannot be called as a module")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -21,6 +22,8 @@ from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import tar
 
 MANIFEST = "manifest.json"
 TIMEOUT_S = 30
+
+_HEX64 = re.compile(r"[0-9a-f]{64}")
 
 
 class Release(NamedTuple):
@@ -166,6 +169,52 @@ def describe(release: Release, url: Optional[str] = None) -> Dict[str, Any]:
     }
 
 
+def by_digest(location: str, digests: Dict[str, str], product: str, version: Optional[str], url: Optional[str]) -> Dict[str, Any]:
+    """What ``release_info`` returns of a release that is trusted by digests given for each architecture.
+
+    A manifest in a directory is handed on for later, after its digests were compared; behind a URL nothing is asked for.
+    """
+    bad = [value for value in digests.values() if not _HEX64.fullmatch(str(value).lower())]
+    if bad or not digests:
+        raise refuse(codes.BAD_DIGEST, "%s is not a SHA-256 in hexadecimal" % ascii(bad[0]) if bad else "no SHA-256 is given")
+    wanted = {"linux-%s" % arch: str(value).lower() for arch, value in digests.items()}
+    place = location.rstrip("/")
+    if not is_url(place) and os.path.exists(os.path.join(place, MANIFEST)):
+        release = read(place, product=product, version=version)
+        info = describe(release, url)
+        for platform, sha256 in wanted.items():
+            entry = info["target"]["artifacts"].get(platform) or {"sha256": "none"}
+            if entry["sha256"] != sha256:
+                raise refuse(codes.DIGEST_MISMATCH, "%s: %s has SHA-256 %s, not %s" % (place, platform, entry["sha256"], sha256))
+        info["target"]["artifacts"] = {name: entry for name, entry in info["target"]["artifacts"].items() if name in wanted}
+        return info
+    if not version:
+        raise refuse(codes.NOT_A_RELEASE, "%s has no %s that could be read, so give the version" % (location, MANIFEST))
+    base = (url or (place if is_url(place) else "")).rstrip("/")
+    entries = {
+        platform: _nameless(targets.artifact_name(product, version, platform), sha256, base) for platform, sha256 in wanted.items()
+    }
+    return {
+        "product": product,
+        "version": version,
+        "signers": [],
+        "verified": False,
+        "artifacts": [dict(entry, platform=platform) for platform, entry in entries.items()],
+        "target": {
+            "product": product,
+            "version": version,
+            "sequence": None,
+            "manifest": "",
+            "artifacts": entries,
+            "directory": None if is_url(place) else os.path.abspath(place),
+        },
+    }
+
+
+def _nameless(name: str, sha256: str, base: str) -> Dict[str, Any]:
+    return {"name": name, "url": "%s/%s" % (base, name) if base else "", "sha256": sha256, "size": None}
+
+
 def local_artifact(directory: str, entry: Dict[str, Any]) -> str:
     """The path of an artifact on the controller, its size and digest checked just now."""
     path = os.path.join(directory, entry["name"])
@@ -178,7 +227,7 @@ def local_artifact(directory: str, entry: Dict[str, Any]) -> str:
                 size += len(block)
     except OSError as error:
         raise refuse(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from error
-    if size != entry["size"]:
+    if entry["size"] is not None and size != entry["size"]:
         raise refuse(codes.SIZE_MISMATCH, "%s has %d bytes, the manifest says %d" % (path, size, entry["size"]))
     if digest.hexdigest() != entry["sha256"]:
         raise refuse(codes.DIGEST_MISMATCH, "%s has SHA-256 %s, the manifest says %s" % (path, digest.hexdigest(), entry["sha256"]))

@@ -10,11 +10,13 @@ Rules:
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any, Dict, NamedTuple, Optional
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 from ansible_collections.slotward.fleet.plugins.plugin_utils import bounded, releases
 
 COLLECTION = "slotward.fleet."
@@ -27,9 +29,10 @@ class Lost(Exception):
 
 
 class Contact(NamedTuple):
-    """Who answered: the host's platform as a release names it."""
+    """Who answered: the host's platform as a release names it, and whether the path asked for is a link to a file."""
 
     platform: str
+    linked: bool = False
 
 
 class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
@@ -56,18 +59,24 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
             raise Lost(str(result.get("msg")))
         return result
 
-    def contact(self) -> Contact:
+    def contact(self, link: str = "") -> Contact:
         """The first word with the host, so that a later silence means that the connection was lost."""
         bounded.keep_alive(self._connection)
+        command = "uname -sm"
+        if link:
+            command += "; if [ -L %(path)s ] && [ -f %(path)s ]; then echo linked; fi" % {"path": shlex.quote(link)}
         try:
             with bounded.within(CONTACT_BOUND_S):
-                said = self._low_level_execute_command("uname -sm", sudoable=False)
+                said = self._low_level_execute_command(command, sudoable=False)
         except AnsibleConnectionFailure as error:
             raise Lost(str(error)) from error
         except bounded.TooLong:
             raise Lost("no answer within %d s" % CONTACT_BOUND_S) from None
-        system, _, machine = said["stdout"].strip().partition(" ")
-        return Contact("%s-%s" % (system.lower(), ansible_glue.MACHINES.get(machine, machine)))
+        words = said["stdout"].split()
+        if len(words) < 2:
+            raise Lost("uname -sm said nothing: %s" % (said.get("stderr") or said["stdout"]).strip())
+        machine = ansible_glue.MACHINES.get(words[1], words[1])
+        return Contact("%s-%s" % (words[0].lower(), machine), words[2:] == ["linked"])
 
     def reconnect(self) -> None:
         """Drop the connection, so that the next call makes a new one."""
@@ -94,7 +103,7 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
         directory = target.get("directory")
         if not directory:
             raise releases.refuse(
-                "cannot-read", "the release lies at a URL; push needs a directory on the controller, or let the hosts download it"
+                codes.CANNOT_READ, "the release lies at a URL; push needs a directory on the controller, or let the hosts download it"
             )
         return self.push(releases.local_artifact(directory, entry), os.path.basename(entry["name"]))
 

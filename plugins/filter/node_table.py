@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""One table of many hosts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: node_table
+short_description: Show what hosts say of themselves as one table
+version_added: 0.1.0
+author:
+  - The Slotward maintainers (@slotward)
+description:
+  - Takes the results of M(slotward.fleet.node_info) by host and answers the lines of a table, one for each host, in the hosts' order.
+  - A host that could not be asked has a line too.
+positional: _input
+options:
+  _input:
+    description:
+      - For each host, what M(slotward.fleet.node_info) returned.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show all hosts
+  ansible.builtin.debug:
+    msg: "{{ nodes | slotward.fleet.node_table }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The lines of the table, the heads first.
+  type: list
+  elements: str
+"""
+
+from typing import Any, Dict, List, Sequence
+
+from ansible.errors import AnsibleFilterError
+
+HEADS = ("host", "version", "state", "floor", "trial", "failed", "health")
+
+
+def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
+    """One host's cells."""
+    if "health" not in node:
+        why = str(node.get("msg") or "no answer").strip().split("\n")[0]
+        return (host, "-", "unreachable" if node.get("unreachable") else "unknown", "-", "-", "-", why[:100])
+    trial = node.get("trial")
+    pending = "%s, %s s left" % (trial["to"], trial["left_s"]) if trial else "-"
+    failed = ", ".join(entry["version"] for entry in node["failed_versions"]) or "-"
+    health = "ok" if node["health"]["ok"] else str(node["health"]["why"])
+    floor = "-" if node["floor"] is None else str(node["floor"])
+    return (host, str(node["version"] or "-"), node["state"], floor, pending, failed, health)
+
+
+def node_table(nodes: Dict[str, Dict[str, Any]]) -> List[str]:
+    """The table's lines, each column as wide as its widest cell."""
+    if not isinstance(nodes, dict):
+        raise AnsibleFilterError("node_table takes a dictionary of node_info results by host, not %s" % type(nodes).__name__)
+    rows = [HEADS] + [row(host, node) for host, node in nodes.items()]
+    widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADS))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip() for cells in rows]
+
+
+class FilterModule:
+    """The filter by its name."""
+
+    def filters(self) -> Dict[str, Any]:
+        """Ansible's interface."""
+        return {"node_table": node_table}

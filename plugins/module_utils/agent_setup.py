@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PRIVATE to the collection: which program sets a host up, and its bytes brought there and checked.
+
+Rules:
+
+* Installed already, by a link into the slots: that program sets itself up again, and nothing is fetched.
+* Else the delivered program does. Its bytes are checked while they are copied to where only root can write, and they run from
+  there; the interpreter reads them, so that a noexec place is no obstacle.
+* The digest is the only thing believed of a download.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, Dict, Iterator, List, Optional
+
+from ansible.module_utils.urls import open_url
+from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
+
+PYTHON = "/usr/bin/python3"
+BLOCK = 1 << 18
+LARGEST = 512 << 20
+TIMEOUT_S = 30
+
+
+def refused(code: str, text: str) -> codes.Refused:
+    """A refusal, to be raised."""
+    return codes.Refused(codes.Refusal(code, text))
+
+
+def is_ours(executable: str) -> bool:
+    """True when the agent's path is a link to a program, as an installation leaves it."""
+    return os.path.islink(executable) and os.path.isfile(executable)
+
+
+def keep(pieces: Iterator[bytes], path: str, sha256: str, name: str) -> None:
+    """Write a program to a new file of our own; raises Refused when it is not what it should be."""
+    digest = hashlib.sha256()
+    with open(path, "xb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+    if digest.hexdigest() != sha256.lower():
+        raise refused(codes.DIGEST_MISMATCH, "%s has SHA-256 %s, not %s" % (name, digest.hexdigest(), sha256))
+
+
+def read(path: str) -> Iterator[bytes]:
+    """A file in pieces."""
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(BLOCK), b""):
+                yield block
+    except OSError as error:
+        raise refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
+
+
+def download(url: str, artifact: Dict[str, Any], params: Dict[str, Any]) -> Iterator[bytes]:
+    """A program's pieces; raises Refused for what can never work and Retryable for what may later."""
+    if not url.startswith("https://") and not (params["allow_http"] and url.startswith("http://")):
+        raise refused(codes.BAD_URL, "%s is not https; set allow_http for a test" % url)
+    if params["proxy"]:
+        os.environ["https_proxy"] = os.environ["http_proxy"] = params["proxy"]
+    most = artifact.get("size") or LARGEST
+    size = 0
+    try:
+        with open_url(url, timeout=TIMEOUT_S, ca_path=params["ca_file"], http_agent="slotward-fleet") as answer:
+            if answer.geturl().startswith("http://") and not params["allow_http"]:
+                raise refused(codes.BAD_URL, "%s leads to %s, which is not https" % (url, answer.geturl()))
+            for block in iter(lambda: answer.read(BLOCK), b""):
+                size += len(block)
+                if size > most:
+                    raise refused(codes.SIZE_MISMATCH, "%s has more than %d bytes" % (url, most))
+                yield block
+    except OSError as error:  # HTTP errors, timeouts and TLS failures are OSErrors too
+        raise codes.Retryable(codes.DOWNLOAD_FAILED, "%s cannot be fetched: %s" % (url, error)) from None
+
+
+def delivered(params: Dict[str, Any], directory: str) -> str:
+    """The delivered program as a file that is root's alone, its bytes checked while they were written."""
+    artifact = ansible_glue.artifact_for(params["target"], ansible_glue.platform())
+    path = os.path.join(directory, artifact["name"])
+    source = params["src"] or artifact["url"]
+    pieces = read(source) if params["src"] else download(source, artifact, params)
+    keep(pieces, path, artifact["sha256"], source)
+    return path
+
+
+def write_manifest(text: str, directory: str) -> str:
+    """The published manifest as a file for the agent to read."""
+    path = os.path.join(directory, "manifest.json")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def command(params: Dict[str, Any], directory: str, check: bool) -> List[str]:
+    """The command line that sets this host up; what it needs lies in a directory that is root's alone."""
+    words = ["setup"]
+    words += ["--adopt"] if params["adopt"] else []
+    words += ["--check"] if check else []
+    program: Optional[str] = None
+    if not is_ours(params["executable"]):
+        program = delivered(params, directory)
+        words += ["--from", program]
+        if params["target"]["manifest"] and params["verify"]:
+            words += ["--manifest", write_manifest(params["target"]["manifest"], directory)]
+    line = ansible_glue.command(params, words)
+    return line if program is None else [PYTHON, "-I", program] + line[1:]

@@ -1,0 +1,198 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Set the agent up on a host: the half that runs on the host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: agent_setup
+short_description: Install the agent's first release, its guard and its units
+version_added: 0.1.0
+author:
+  - The Slotward maintainers (@slotward)
+description:
+  - On a host without the agent, brings its program there, checks its digest, and lets it set the host up - the first slot, the records,
+    the guard, the units and the drop-in.
+  - On a host with the agent, lets the installed program write again what is missing or different. It installs no other release over
+    it; that is what M(slotward.fleet.upgrade) is for.
+  - It starts and restarts nothing.
+  - The role P(slotward.fleet.agent#role) uses it. This is an action plugin over a module.
+extends_documentation_fragment:
+  - slotward.fleet.attributes
+  - slotward.fleet.attributes.actiongroup_node
+  - slotward.fleet.node
+attributes:
+  check_mode:
+    support: full
+    details:
+      - On a host without the agent the program is brought to the task's own temporary place and asked what it would do.
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    platforms: linux
+options:
+  target:
+    description:
+      - The release to install first, as RV(slotward.fleet.release_info#module:target) has it.
+    type: dict
+    required: true
+    suboptions:
+      product:
+        description: The product that is released.
+        type: str
+        required: true
+      version:
+        description: The version that is released.
+        type: str
+        required: true
+      sequence:
+        description: The release's sequence.
+        type: int
+      manifest:
+        description: The published manifest, as text; empty when only digests are known.
+        type: str
+        required: true
+      artifacts:
+        description: For each platform the artifact's C(name), C(url), C(sha256) and C(size).
+        type: dict
+        required: true
+      directory:
+        description: Where the release lies on the controller, if it does.
+        type: str
+  delivery:
+    description:
+      - Whether the controller copies the program to the host or the host downloads it.
+    type: str
+    default: push
+    choices: [push, download]
+  src:
+    description:
+      - A file on the host that holds the program already.
+    type: path
+  adopt:
+    description:
+      - Consent to adopt a plain file found at the entrypoint.
+    type: bool
+    default: false
+  verify:
+    description:
+      - Let the host check the release's signatures against its own configuration too.
+    type: bool
+    default: true
+  allow_http:
+    description:
+      - Download from an C(http) URL too. For tests only.
+    type: bool
+    default: false
+  ca_file:
+    description:
+      - PEM file, on the host, of the authorities that the server's certificate may come from.
+    type: path
+  proxy:
+    description:
+      - Proxy for the download.
+    type: str
+seealso:
+  - module: slotward.fleet.release_info
+  - module: slotward.fleet.upgrade
+"""
+
+EXAMPLES = r"""
+- name: Read and verify the release
+  slotward.fleet.release_info:
+    release: /srv/releases/slotward/1.0.0
+    pins: "{{ release_pins }}"
+    threshold: 2
+  register: release
+  run_once: true
+
+- name: Set the agent up
+  slotward.fleet.agent_setup:
+    target: "{{ release.target }}"
+"""
+
+RETURN = r"""
+product:
+  description: The product.
+  returned: always
+  type: str
+  sample: slotward
+state:
+  description: The agent's state after it.
+  returned: always
+  type: str
+  sample: idle
+code:
+  description: Why it failed, as a stable code; V(ok) when all is well.
+  returned: always
+  type: str
+  sample: ok
+reason:
+  description: Why, as a sentence; null when all is well.
+  returned: always
+  type: str
+  sample: null
+changes:
+  description: What was changed, or would be, each with C(path) and C(what).
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"path": "/usr/local/lib/slotward/guard", "what": "written"}]
+unit_changed:
+  description: A unit file is not what it was.
+  returned: always
+  type: bool
+  sample: false
+restart_needed:
+  description: The running process does not have what was changed.
+  returned: always
+  type: bool
+  sample: false
+"""
+
+import tempfile
+from typing import Any, Dict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slotward.fleet.plugins.module_utils import agent_setup, ansible_glue, setup_options
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
+
+
+def run(module: AnsibleModule) -> ansible_glue.Answer:
+    """The answer of the program that sets this host up."""
+    with tempfile.TemporaryDirectory(prefix="slotward-setup-") as directory:
+        try:
+            line = agent_setup.command(module.params, directory, module.check_mode)
+        except codes.Refused as error:
+            return ansible_glue.broken(error.code, error.text, "refused", 3)
+        except codes.Retryable as error:
+            return ansible_glue.broken(error.code, error.text, "failed", 4)
+        rc, out, err = module.run_command(line, handle_exceptions=False)
+        return ansible_glue.parse(rc, out, err, line)
+
+
+def main() -> None:
+    """Set up, or in check mode ask what would be done."""
+    module = AnsibleModule(argument_spec=setup_options.SETUP_OPTIONS, supports_check_mode=True)
+    answer = run(module)
+    changes = answer.data.get("changes") or []
+    result: Dict[str, Any] = {
+        "product": answer.data.get("product") or module.params["product"],
+        "state": answer.data.get("state") or "failed",
+        "code": answer.code,
+        "reason": None if answer.code == codes.OK else answer.data.get("message"),
+        "changes": changes,
+        "unit_changed": bool(answer.data.get("unit_changed")),
+        "restart_needed": bool(answer.data.get("restart_needed")),
+        "retry": None,
+        "diff": {"before": "", "after": "".join("%s: %s\n" % (change["path"], change["what"]) for change in changes)},
+    }
+    changed = bool(changes) if module.check_mode else bool(answer.data.get("changed"))
+    ansible_glue.finish(module, answer, result, changed)
+
+
+if __name__ == "__main__":
+    main()
