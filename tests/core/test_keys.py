@@ -306,6 +306,13 @@ for call in (lambda: keys.generate("EdDSA"), lambda: keys.verify("EdDSA", spki, 
         assert line.endswith("; install python3-cryptography")
 
 
+def test_a_library_that_cannot_be_imported_is_told_by_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, with what Python said in the text."""
+    monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
+    with pytest.raises(keys.Unavailable, match=r"is missing \(import of cryptography\.exceptions halted"):
+        keys.require()
+
+
 def test_a_library_without_the_algorithm_is_told_from_a_bad_signature(monkeypatch: pytest.MonkeyPatch) -> None:
     """An old OpenSSL has no Ed25519: that is not a forged release."""
     from cryptography.exceptions import UnsupportedAlgorithm
