@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shlex
 import shutil
+import subprocess
 import sys
 
 from hosts import errors, process, recipe, records, settings
@@ -36,21 +38,33 @@ def ensure(suite: str) -> pathlib.Path:
 def _build(suite: str, tree: pathlib.Path) -> None:
     print(f"hosts: building the {suite} base tree (about half a minute)", file=sys.stderr)
     fresh = tree.with_name(f".{suite}.building")
+    log = tree.with_name(f"{suite}.log")
     options = recipe.apt_options(process.tool("apt-config", "dump"))
-    failures = []
     for mirror in _mirrors():
         shutil.rmtree(fresh, ignore_errors=True)
-        try:
-            process.tool(*recipe.build_command(suite, str(fresh), mirror, options), timeout_s=settings.BUILD_TIMEOUT_S)
-        except errors.HostError as error:
-            failures.append(f"{mirror}: {error}")
-            continue
-        finish(fresh)
-        os.rename(fresh, tree)
-        return
+        if _built(recipe.build_command(suite, str(fresh), mirror, options), log):
+            finish(fresh)
+            os.rename(fresh, tree)
+            return
     shutil.rmtree(fresh, ignore_errors=True)
-    said = "; ".join(failures)
-    raise errors.HostError(f"cannot build {suite}: set SLOTWARD_HOSTS_MIRROR to a mirror that has it ({said})")
+    tried = " and ".join(_mirrors())
+    raise errors.HostError(
+        f"cannot build {suite} from {tried}: see {log}, or set SLOTWARD_HOSTS_MIRROR to a mirror that has it"
+    )
+
+
+def _built(command: list[str], log: pathlib.Path) -> bool:
+    """Run a build with its output in a log."""
+    with log.open("w", encoding="utf-8") as output:
+        output.write(shlex.join(command) + "\n")
+        output.flush()
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=settings.BUILD_TIMEOUT_S
+            )
+        except subprocess.TimeoutExpired:
+            return False
+    return done.returncode == 0
 
 
 def _mirrors() -> list[str]:
@@ -82,9 +96,14 @@ def finish(tree: pathlib.Path) -> None:
         link.symlink_to("/dev/null")
 
 
-def remove_all() -> None:
-    """Remove every base tree of the cache."""
+def remove_unused() -> list[str]:
+    """Remove the base trees that no host stands on, and return their paths."""
+    removed = []
     for suite in settings.SUITES:
         with records.locked(settings.cache_dir() / f"{suite}.lock", settings.BUILD_TIMEOUT_S):
+            used = records.used_bases()
             for tree in [*settings.cache_dir().glob(f"{suite}-*"), *settings.cache_dir().glob(f".{suite}.*")]:
-                process.tool("rm", "-rf", "--one-file-system", str(tree), timeout_s=600)
+                if str(tree) not in used:
+                    process.tool("rm", "-rf", "--one-file-system", str(tree), timeout_s=600)
+                    removed.append(str(tree))
+    return removed

@@ -133,12 +133,12 @@ def do_inventory(args: Args) -> int:
 
 
 def do_clean(args: Args) -> int:
-    """Remove what dead runs left behind; with --all everything, with --cache the base trees too."""
+    """Remove what dead runs left behind; with --all everything, with --cache unused base trees too."""
     requirements.check()
     for name in reap.leftovers(everything=args.all):
         print(f"removed {name}")
-    if args.cache:
-        base.remove_all()
+    for path in base.remove_unused() if args.cache else []:
+        print(f"removed {path}")
     return 0
 
 
@@ -210,7 +210,7 @@ def parser() -> argparse.ArgumentParser:
     _command(commands, do_inventory).add_argument("--output", type=pathlib.Path, metavar="FILE")
     clean = _command(commands, do_clean)
     clean.add_argument("--all", action="store_true", help="also the runs that are kept or still have an owner")
-    clean.add_argument("--cache", action="store_true", help="also the base trees")
+    clean.add_argument("--cache", action="store_true", help="also the base trees that no host stands on")
     _command(commands, do_requirements).add_argument("--install", action="store_true")
     return top
 

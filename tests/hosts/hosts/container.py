@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from hosts import errors, network, process, records
+from hosts import errors, network, process, records, tree
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[^\[]|\r")
 PROGRESS = re.compile(r"\[[ *]+\] (?!Job .*\(1s)")
@@ -68,6 +68,7 @@ def command(record: records.Host, root: pathlib.Path) -> list[str]:
         "--resolv-conf=off",
         "--timezone=off",
         "--link-journal=no",
+        *(f"--overlay={overlay}" for overlay in tree.overlays(record.base, root)),
         *(f"--bind={bind}" for bind in record.binds),
     ]
 

@@ -69,7 +69,7 @@ class Run:
         if inodes is not None and disk_mb is None:
             raise errors.HostError("--inodes needs --disk: only a filesystem of its own has a number of inodes")
         source = base.ensure(suite)
-        record, fresh = self._claim(wanted)
+        record, fresh = self._claim(wanted, source if tree.can_overlay(self.directory) else None)
         if fresh:
             try:
                 self._furnish(record, source)
@@ -80,7 +80,7 @@ class Run:
         host.boot()
         return host
 
-    def _claim(self, wanted: records.Host) -> tuple[records.Host, bool]:
+    def _claim(self, wanted: records.Host, lower: pathlib.Path | None) -> tuple[records.Host, bool]:
         """Write the host's record, which gives it its number; tell whether it is new."""
         with records.machine_lock():
             there = records.read_host(self.id, wanted.name)
@@ -88,7 +88,8 @@ class Run:
                 self._check_same(there, wanted)
                 return there, False
             number = network.lowest_free(records.taken_numbers() | network.present())
-            record = dataclasses.replace(wanted, number=number, maker=process.identify(os.getpid()))
+            maker = process.identify(os.getpid())
+            record = dataclasses.replace(wanted, number=number, base=None if lower is None else str(lower), maker=maker)
             records.write(records.host_dir(self.id, wanted.name) / "host.json", record)
             return record, True
 
@@ -102,7 +103,7 @@ class Run:
                 else "was never finished"
             )
             raise errors.HostError(f"host {there.name!r} {state} (or 'hostctl down {there.name}')")
-        if dataclasses.replace(there, number=0, keeper=None) != wanted:
+        if dataclasses.replace(there, number=0, base=None, keeper=None) != wanted:
             raise errors.HostError(
                 f"host {there.name!r} is there but was made otherwise: 'hostctl down {there.name}' first"
             )
@@ -110,7 +111,7 @@ class Run:
     def _furnish(self, record: records.Host, source: pathlib.Path) -> None:
         directory = records.host_dir(self.id, record.name)
         link = network.Link(record.number)
-        tree.copy(source, directory / "root")
+        tree.make(source, directory / "root", whole=record.base is None)
         authorized = (self.directory / "key.pub").read_text(encoding="ascii")
         public = tree.personalise(directory / "root", record.name, link, authorized)
         if record.disk_mb is not None:

@@ -263,11 +263,12 @@ class Host:
         """Leave nothing of the last boot: no process, no control group, no link."""
         record = self.record
         container.kill(record.keeper, self.link.machine)
-        network.destroy(self.link)
+        network.remove(self.link)
         if record.keeper is not None:
             records.write(self.directory / "host.json", dataclasses.replace(record, keeper=None))
 
     def destroy(self) -> None:
         """Remove the host and all that belongs to it."""
         self._clear()
+        network.destroy(self.link)
         tree.remove_host(self.directory)

@@ -3,7 +3,7 @@
 
 - Host number n has the network <prefix>.n.0/30; the controller's end is .1, the host's end is .2.
 - The namespace belongs to us, not to systemd-nspawn, so the link outlives a reboot that the host does by itself.
-- While a link is cut, an unreachable route keeps the host's packets from leaving by the machine's default route.
+- While a link is cut or a host is down, an unreachable route keeps what is sent to it off the machine's default route.
 """
 
 from __future__ import annotations
@@ -99,6 +99,12 @@ def destroy(link: Link) -> None:
     ):
         with contextlib.suppress(errors.HostError):
             process.tool(*command)
+
+
+def remove(link: Link) -> None:
+    """Remove the link of a host that is down, and answer for it that it cannot be reached."""
+    destroy(link)
+    process.tool("ip", "route", "replace", "unreachable", link.subnet)
 
 
 def cut(link: Link) -> None:

@@ -31,6 +31,8 @@ DPKG_OPTIONS = (
     "path-exclude=/usr/share/locale/*",
     "path-include=/usr/share/doc/*/copyright",
 )
+# A bullseye that was installed has /bin and /lib below /usr, as the later suites always have.
+SETUP = {"bullseye": 'cd "$1" && for part in bin sbin lib lib64; do mkdir -p usr/$part && ln -s usr/$part $part; done'}
 # Units that need a network, work by themselves in the background or print a login prompt to the log.
 MASKED = (
     "apt-daily.service",
@@ -72,7 +74,7 @@ APT_OPTION = re.compile(r'^Acquire::(?:https?::|Check-)\S+ "[^"]+";$')
 
 def digest(suite: str) -> str:
     """Name the content of a base tree."""
-    text = json.dumps([suite, PACKAGES, DPKG_OPTIONS, MASKED, SSHD, REMOVED])
+    text = json.dumps([suite, PACKAGES, DPKG_OPTIONS, SETUP.get(suite), MASKED, SSHD, REMOVED])
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
 
 
@@ -105,6 +107,7 @@ def build_command(suite: str, target: str, mirror: str, options: Iterable[str]) 
         f"--include={','.join(PACKAGES)}",
         *(f"--dpkgopt={option}" for option in DPKG_OPTIONS),
         *(f"--aptopt={option}" for option in options),
+        *([f"--setup-hook={SETUP[suite]}"] if suite in SETUP else []),
         suite,
         target,
         mirror,

@@ -39,6 +39,7 @@ class Host:
     name: str
     suite: str
     number: int
+    base: str | None = None  # the base tree that parts of /usr are overlaid on; None for a whole copy
     maker: process.ProcessId | None = None
     keeper: process.ProcessId | None = None
     disk_mb: int | None = None
@@ -165,7 +166,17 @@ def host_names(run_id: str) -> list[str]:
     return []
 
 
+def all_hosts() -> list[Host]:
+    """The records of all hosts of all runs."""
+    hosts = (read_host(run_id, name) for run_id in run_ids() for name in host_names(run_id))
+    return [host for host in hosts if host is not None]
+
+
 def taken_numbers() -> set[int]:
     """The numbers that records stand for, of hosts that run or not."""
-    hosts = (read_host(run_id, name) for run_id in run_ids() for name in host_names(run_id))
-    return {host.number for host in hosts if host is not None}
+    return {host.number for host in all_hosts()}
+
+
+def used_bases() -> set[str | None]:
+    """The base trees that hosts stand on."""
+    return {host.base for host in all_hosts()}

@@ -1,26 +1,63 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tree of one host: a real copy of the base, with an identity of its own.
+"""The tree of one host: made from the base, with an identity of its own.
 
-- Copies, not overlays: no mount to leak, and the slots lie on the same kind of filesystem as on a real server.
+- All that a product writes to is a plain copy on one plain filesystem, as on a real server: no overlay, no mount point.
+- Only the bulk of /usr is overlaid on the base, and only in the container's own mount namespace: no mount to leak.
 - Before a tree is removed everything mounted below it is unmounted, and the removal never crosses a filesystem.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 import uuid
+from collections.abc import Collection
 
 from hosts import errors, network, process, records
 
+OVERLAID = ("usr/bin", "usr/lib", "usr/sbin", "usr/share")
 DISK_MOUNT = "opt/slotward"
 OCTAL = re.compile(r"\\([0-7]{3})")
 
 
-def copy(base: pathlib.Path, root: pathlib.Path) -> None:
-    """Copy the base tree; a filesystem with reflinks shares the blocks."""
-    root.parent.mkdir(parents=True, exist_ok=True)
-    process.tool("cp", "-a", "--reflink=auto", str(base), str(root), timeout_s=600)
+def can_overlay(place: pathlib.Path) -> bool:
+    """Tell whether the kernel has overlays and a directory can hold what is written to one."""
+    with contextlib.suppress(errors.HostError):
+        process.tool("modprobe", "--quiet", "overlay")
+    known = "overlay" in pathlib.Path("/proc/filesystems").read_text(encoding="ascii").split()
+    return known and not process.tool("stat", "-f", "-c", "%T", str(place)).startswith("overlay")
+
+
+def upper(root: pathlib.Path, part: str) -> pathlib.Path:
+    """Where what a host writes to an overlaid part is kept."""
+    return root.with_name("upper") / part.replace("/", "-")
+
+
+def overlays(base: str | None, root: pathlib.Path) -> list[str]:
+    """The overlays of a host, each as lower:upper:mount point."""
+    return [] if base is None else [f"{base}/{part}:{upper(root, part)}:/{part}" for part in OVERLAID]
+
+
+def make(base: pathlib.Path, root: pathlib.Path, whole: bool) -> None:
+    """Copy the base tree, whole or without the parts that are overlaid on it."""
+    root.mkdir(parents=True)
+    if whole:
+        _copy(base, root, [])
+        return
+    _copy(base, root, ["usr"])
+    (root / "usr").mkdir()
+    _copy(base / "usr", root / "usr", [part.removeprefix("usr/") for part in OVERLAID])
+    for part in OVERLAID:
+        (root / part).mkdir()
+        upper(root, part).mkdir(parents=True)
+    # systemd-nspawn looks for this one before anything is mounted.
+    process.tool("cp", "-a", str(base / "usr/lib/os-release"), str(root / "usr/lib"))
+
+
+def _copy(source: pathlib.Path, target: pathlib.Path, without: Collection[str]) -> None:
+    names = [str(path) for path in source.iterdir() if path.name not in without]
+    process.tool("cp", "-a", "--reflink=auto", "-t", str(target), *names, timeout_s=600)
 
 
 def personalise(root: pathlib.Path, name: str, link: network.Link, authorized: str) -> str:
