@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
-from typing import Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 from slotcore import canonical, checks, keys, signatures
 
@@ -88,7 +88,7 @@ def target(signature: bytes, **changes: str) -> checks.Target:
     return plain._replace(**changes)
 
 
-def facts(signature: bytes, **changes: object) -> checks.Facts:
+def facts(signature: bytes, **changes: Any) -> checks.Facts:
     """The facts of a host that takes the release of `body` with two of three keys."""
     plain = checks.Facts(
         target=target(signature),

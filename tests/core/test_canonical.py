@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from slotcore import canonical, strictjson
 
 MOST = canonical.MAX_INT
-TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 SCALARS = st.none() | st.booleans() | st.integers(-MOST, MOST) | TEXT
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=12

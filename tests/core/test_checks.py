@@ -13,6 +13,7 @@ import pytest
 from core import making
 
 from slotcore import checks, codes, signatures
+from slotcore import target as targets
 
 KEYS = making.three()
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "design" / "releases.md"
@@ -372,7 +373,7 @@ def test_a_malformed_target_is_refused(data: bytes, text: str) -> None:
 )
 def test_a_file_name_tells_its_platform(name: str, platform: str) -> None:
     """By its last two parts."""
-    assert checks.target.platform_of(name) == platform
+    assert targets.platform_of(name) == platform
 
 
 def test_artifact_names_are_made_from_the_platform() -> None:

@@ -47,7 +47,7 @@ def constants() -> Dict[str, str]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name):
             first = node.value.args[0]
             assert isinstance(first, ast.Constant)
-            found[node.targets[0].id] = first.value
+            found[node.targets[0].id] = str(first.value)
     return found
 
 
