@@ -35,6 +35,6 @@ def render(entries: Sequence[Entry]) -> str:
     for suite in sorted({item["suite"] for item in entries}):
         lines += [f"    {suite}:", "      hosts:"]
         for item in (item for item in entries if item["suite"] == suite):
-            lines.append(f"        {item['name']}:")
+            lines.append(f"        {json.dumps(item['name'])}:")
             lines += [f"          {key}: {json.dumps(item[key])}" for key in item if key not in ("name", "suite")]
     return "\n".join(lines) + "\n"

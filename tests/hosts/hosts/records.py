@@ -49,7 +49,7 @@ class Host:
 
 def check_name(name: str) -> str:
     """Return a host's or a run's name, or refuse it."""
-    if not NAME.match(name):
+    if not NAME.fullmatch(name):
         raise errors.HostError(f"{name!r} is no name for a host or run: use 1 to 32 of a-z, 0-9 and '-'")
     return name
 
