@@ -145,10 +145,15 @@ def _timer_due(product_name: str) -> bool:
 
 
 def _changes(
-    setup: own.Setup, what: str, path: Optional[str], files: Tuple[units.Change, ...], timer_due: bool
+    setup: own.Setup,
+    what: str,
+    path: Optional[str],
+    files: Tuple[units.Change, ...],
+    timer_due: bool,
+    missing: List[str],
 ) -> List[Dict[str, str]]:
     product = setup.product
-    listed = [{"path": name, "what": "create"} for name, _mode in _directories(setup) if not os.path.isdir(name)]
+    listed = [{"path": name, "what": "create"} for name in missing]
     if what in ("install", "adopt"):
         listed.append({"path": product.path("current"), "what": f"{what} {path}"})
     if what in ("install", "adopt", "relink"):
@@ -196,19 +201,20 @@ def run(args: argparse.Namespace) -> answers.Answer:
     why = systemd.booted()
     if why is not None:
         raise effects.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
+    missing = [path for path, _mode in _directories(setup) if not os.path.isdir(path)]
     if args.check:
-        return _once(setup, args)
+        return _once(setup, args, missing)
     for path, mode in _directories(setup):
         staging.make_parents(os.path.dirname(path))
-        if not os.path.isdir(path):
+        if path in missing:
             os.mkdir(path, mode)
             os.chmod(path, mode)
     with lock.held(setup.product, "setup"):
         manager.settle_now(setup.product)
-        return _once(setup, args)
+        return _once(setup, args, missing)
 
 
-def _once(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
+def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> answers.Answer:
     product = setup.product
     seen = manager.look(product)
     _refuse_trial(seen)
@@ -224,7 +230,7 @@ def _once(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     files = units.plan(wanted, installed.read_file)
     timer_due = _timer_due(product.name)
     unit_changed = any(change.path.startswith(f"{units.UNIT_DIR}/{product.unit}") for change in files)
-    changes = _changes(setup, what, path, files, timer_due)
+    changes = _changes(setup, what, path, files, timer_due, missing)
     if not args.check:
         _install(setup, seen, what, path, args)
         _write_system_files(wanted, files, setup)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts, releases and a fresh agent for the tests of this directory.
+
+Each suite's host is made when the first test asks for it and shared by all; every test starts from a fresh install.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "hosts"))
+
+import hosts
+from support import node as nodes
+from support import releases
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Remember whether the test itself failed, for what its fixtures do afterwards."""
+    report = yield
+    if report.when == "call":  # type: ignore[attr-defined]
+        item.stash[FAILED] = report.failed  # type: ignore[attr-defined]
+    return report  # type: ignore[return-value]
+
+
+class Machines:
+    """The hosts of this session, by suite; made when they are asked for."""
+
+    def __init__(self, run: hosts.Run) -> None:
+        self.run = run
+        self._made: dict[str, hosts.Host] = {}
+
+    def of(self, suite: str) -> hosts.Host:
+        """The host of a suite."""
+        if suite not in self._made:
+            self._made[suite] = self.run.up(suite, suite)
+        return self._made[suite]
+
+
+@pytest.fixture(scope="session")
+def machines() -> Iterator[Machines]:
+    """Hosts that are gone after the session."""
+    if os.geteuid() != 0:
+        pytest.skip("real test hosts need root")
+    with hosts.Run() as run:
+        yield Machines(run)
+
+
+@pytest.fixture(scope="session")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> releases.Workshop:
+    """Keys and releases; what a test makes under a version is there for the others."""
+    return releases.Workshop(tmp_path_factory.mktemp("workshop"))
+
+
+@pytest.fixture(scope="session")
+def v100(shop: releases.Workshop) -> releases.Release:
+    """The release that hosts are installed with."""
+    return shop.release("1.0.0", 1)
+
+
+@pytest.fixture(scope="session")
+def v110(shop: releases.Workshop) -> releases.Release:
+    """The next one."""
+    return shop.release("1.1.0", 2)
+
+
+@pytest.fixture(scope="session")
+def v120(shop: releases.Workshop) -> releases.Release:
+    """The one after that."""
+    return shop.release("1.2.0", 3)
+
+
+@pytest.fixture(params=hosts.SUITES)
+def bare(request: pytest.FixtureRequest, machines: Machines, shop: releases.Workshop) -> Iterator[nodes.Node]:
+    """A host of each suite with nothing of ours on it; after a test that passed, nothing of a trial may be left."""
+    node = nodes.Node(machines.of(request.param), shop)
+    node.wipe()
+    yield node
+    if request.node.stash.get(FAILED, True):
+        node.host.boot()
+        print(node.story())
+    elif not node.damaged:
+        node.at_rest()
+
+
+@pytest.fixture
+def node(bare: nodes.Node, v100: releases.Release) -> nodes.Node:
+    """A host of each suite on which 1.0.0 was installed by hand and runs."""
+    bare.fresh(v100)
+    return bare
