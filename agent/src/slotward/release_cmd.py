@@ -34,6 +34,9 @@ def main(argv: Sequence[str]) -> int:
         answer = answers.Answer(answers.FAILED, told, [f"failed ({error.code}): {error.text}"])
     except keys.Unavailable as error:
         answer = answers.of_error("", _refused(codes.NO_CRYPTOGRAPHY, str(error)))
+    except KeyboardInterrupt:
+        _say("interrupted; nothing is half written")
+        return answers.FAILED
     return _print(answer, args.json)
 
 
@@ -245,10 +248,14 @@ def _described(published: bytes, changed: bool, lines: List[str], **more: object
 
 
 def _print(answer: answers.Answer, as_json: bool) -> int:
+    stream = sys.stderr if answer.exit == answers.REFUSED and not as_json else sys.stdout
+    text = "\n".join(answer.lines)
     if as_json:
         import json
 
-        print(json.dumps(answer.json, sort_keys=True), flush=True)
-    else:
-        print("\n".join(answer.lines), file=sys.stderr if answer.exit == answers.REFUSED else sys.stdout, flush=True)
+        text = json.dumps(answer.json, sort_keys=True)
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:  # whoever reads has seen enough: what was done stands
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return answer.exit
