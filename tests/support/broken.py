@@ -19,7 +19,7 @@ class Broken(NamedTuple):
     """`look`: refused before the switch, and caught by the trial when that look is switched off; or `trial` alone."""
     code: str
     """The refusal's code when the look catches it."""
-    trial_codes: "tuple[str, ...]"
+    trial_codes: tuple[str, ...]
     """The codes that its trial may end with."""
     overlay: Optional[str] = None
     """Text of `__main__.py` instead of the real one."""
@@ -43,7 +43,13 @@ def other_interpreter(data: bytes) -> bytes:
 KINDS = (
     Broken("exit1", "look", "smoke-test-failed", ("crash-loop",), overlay="import sys\nsys.exit(1)\n"),
     Broken("exit0", "look", "smoke-test-failed", ("crash-loop",), overlay="import sys\nsys.exit(0)\n"),
-    Broken("hang", "look", "smoke-test-failed", ("deadline-passed",), overlay="import time\nwhile True:\n    time.sleep(60)\n"),
+    Broken(
+        "hang",
+        "look",
+        "smoke-test-failed",
+        ("deadline-passed",),
+        overlay="import time\nwhile True:\n    time.sleep(60)\n",
+    ),
     Broken("noise", "look", "not-executable", ("crash-loop",), mangle=noise),
     Broken("interpreter", "look", "no-interpreter", ("crash-loop",), mangle=other_interpreter),
     Broken(

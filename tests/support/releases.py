@@ -66,7 +66,11 @@ class Workshop:
         """Run `slotward release …` from the source tree; its JSON answer."""
         code = "import sys; from slotward import release_cmd; sys.exit(release_cmd.main(sys.argv[1:]))"
         done = subprocess.run(
-            [sys.executable, "-c", code, *arguments, "--json"], env=self._environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", code, *arguments, "--json"],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise AssertionError(f"release {' '.join(arguments)}: {done.stdout}{done.stderr}")
@@ -79,11 +83,25 @@ class Workshop:
         return Key(path, str(answer["kid"]), str(answer["pin"]))
 
     def build(
-        self, version: str, sequence: int, kind: Optional[brokens.Broken] = None, pad_mib: int = 0, extra: Optional[pathlib.Path] = None
+        self,
+        version: str,
+        sequence: int,
+        kind: Optional[brokens.Broken] = None,
+        pad_mib: int = 0,
+        extra: Optional[pathlib.Path] = None,
     ) -> pathlib.Path:
         """Build the agent; with `kind`, a broken one."""
         output = self.directory / "builds" / f"{version}-{sequence}"
-        argv = [sys.executable, str(ROOT / "agent" / "build.py"), "--version", version, "--sequence", str(sequence), "--arch", ARCH]
+        argv = [
+            sys.executable,
+            str(ROOT / "agent" / "build.py"),
+            "--version",
+            version,
+            "--sequence",
+            str(sequence),
+            "--arch",
+            ARCH,
+        ]
         argv += ["--output", str(output)]
         overlay = extra if kind is None else brokens.lay_over(kind, self.directory / "overlays" / kind.name)
         if overlay is not None:
@@ -122,6 +140,8 @@ class Workshop:
     def target(self, release: Release, url: str = "https://releases.invalid/none") -> Dict[str, str]:
         """The target that a control side would send for `release`."""
         published = release.manifest.read_text(encoding="utf-8")
-        body = self.release_command("verify", "--manifest", str(release.manifest), "--pins", self.pins, "--threshold", str(self.threshold))
+        body = self.release_command(
+            "verify", "--manifest", str(release.manifest), "--pins", self.pins, "--threshold", str(self.threshold)
+        )
         sha256 = next(entry["sha256"] for entry in body["artifacts"] if entry["platform"] == f"linux-{ARCH}")
         return {"product": PRODUCT, "version": release.version, "url": url, "sha256": sha256, "signature": published}

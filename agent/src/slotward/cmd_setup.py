@@ -15,9 +15,8 @@ import os
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from slotcore import checks, codes, ops, plans, records, settle
+from slotcore import checks, codes, ops, plans, records, settle, signatures
 from slotcore import manifest as manifests
-from slotcore import signatures
 from slotward import (
     adoption,
     answers,

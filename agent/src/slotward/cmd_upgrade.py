@@ -57,7 +57,7 @@ def shown(setup: own.Setup, prepared: prepare.Prepared, would: bool) -> Dict[str
     """What prepare answers; `changed` says whether an upgrade would change the host."""
     state = "current" if prepared.there else "idle"
     answer = answers.base(setup.product.name, state, changed=would and not prepared.there)
-    fetch = not (prepared.there or prepared.reuse)
+    fetch = not (prepared.there or prepared.reuse or prepared.staged)
     name = checks.artifact_name(setup.product.name, prepared.target.version, prepare.this_platform())
     answer.update(
         {
@@ -89,6 +89,8 @@ def said(setup: own.Setup, prepared: prepare.Prepared) -> List[str]:
         lines.append(f"adopt: {setup.product.entrypoint} is taken into a slot first")
     if prepared.reuse:
         lines.append("fetch: nothing, the other slot holds these bytes")
+    elif prepared.staged:
+        lines.append("fetch: nothing, these bytes are staged already")
     else:
         lines.append(f"fetch: {prepared.record.size} bytes from {target.url or 'the file given'}")
     return lines
@@ -126,8 +128,12 @@ def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespa
 
     if prepared.reuse:
         return None
-    if args.src and not args.stage_only:
+    if args.src and not args.stage_only and not prepared.staged:
         return fetch.pushed(args.src)
+    if not (args.src or prepared.staged or prepared.target.url):
+        raise effects.refused(
+            codes.BAD_URL, "the target names no url and no file was given with --src: nothing to fetch"
+        )
     return fetch.stage(setup, prepared, args.src)
 
 

@@ -7,7 +7,6 @@ import os
 import sys
 from typing import Optional
 
-from slotcore import codes
 from slotward import download, effects, executor, own, prepare, staging
 
 
@@ -22,17 +21,6 @@ def transport_of(setup: own.Setup) -> download.Transport:
     return download.Transport(allow_http=config.allow_http, ca_file=config.ca_file, proxy=config.proxy)
 
 
-def _already_there(directory: str, name: str, wanted: prepare.Prepared) -> Optional[int]:
-    try:
-        descriptor = staging.open_staged(directory, name)
-    except (FileNotFoundError, codes.Refused):
-        return None
-    if prepare.digest_of(f"/proc/self/fd/{descriptor}") == wanted.record.sha256:
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
 def stage(setup: own.Setup, wanted: prepare.Prepared, src: Optional[str]) -> int:
     """A descriptor of the verified bytes under the staging directory; what lies there already is not fetched again."""
     path = prepare.staged_path(setup, wanted.target.version)
@@ -40,9 +28,8 @@ def stage(setup: own.Setup, wanted: prepare.Prepared, src: Optional[str]) -> int
     try:
         staging.make_directory(directory)
         staging.tidy(directory, keep=(name, name + ".part"), product=setup.product.name)
-        found = _already_there(directory, name, wanted)
-        if found is not None:
-            return found
+        if wanted.staged:
+            return staging.open_staged(directory, name)
         part = path + ".part"
         if src:
             _copy_pushed(src, part, wanted)

@@ -9,12 +9,10 @@ from slotcore import codes
 from slotward import effects, installed, own, preflight, systemd
 
 
-def check(setup: own.Setup, size: int, needs_space: bool, needs_url: Optional[str], may_start: bool) -> None:
-    """Raise the first refusal that this host gives to a release of `size` bytes."""
-    _systemd(setup, may_start)
-    refusal = preflight.check(
-        slots_dir=setup.product.slots_dir, data_dir=setup.config.data_dir, size=size if needs_space else 0
-    )
+def check(setup: own.Setup, size: int, adopt_size: int, needs_url: Optional[str], may_start: bool) -> None:
+    """Raise the first refusal that this host gives to a release of `size` bytes (0: nothing is fetched)."""
+    user = _systemd(setup, may_start)
+    refusal = preflight.check(setup.product.slots_dir, setup.config.data_dir, size, user, adopt_size)
     if refusal is not None:
         if refusal.code == codes.NO_SPACE:
             raise codes.Retryable(refusal.code, refusal.text)
@@ -23,16 +21,18 @@ def check(setup: own.Setup, size: int, needs_space: bool, needs_url: Optional[st
         _url(setup, needs_url)
 
 
-def _systemd(setup: own.Setup, may_start: bool) -> None:
+def _systemd(setup: own.Setup, may_start: bool) -> str:
+    """The user that the unit runs as, once systemd, the guard and the unit are found as they must be."""
     why = systemd.booted()
     if why is not None:
         raise effects.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
     missing = installed.not_in_force(setup.product)
     if missing:
         raise effects.refused(codes.GUARD_NOT_INSTALLED, f"{'; '.join(missing)}: run `slotward setup`")
+    shown = systemd.show(setup.product.unit, ("ActiveState", "UnitFileState", "User"))
+    user = shown.get("User", "")
     if may_start:
-        return
-    shown = systemd.show(setup.product.unit, ("ActiveState", "SubState", "UnitFileState"))
+        return user
     active, enabled = shown.get("ActiveState"), shown.get("UnitFileState")
     if active not in ("active", "reloading") or enabled not in ("enabled", "enabled-runtime", "static", "alias"):
         raise effects.refused(
@@ -40,6 +40,7 @@ def _systemd(setup: own.Setup, may_start: bool) -> None:
             f"{setup.product.unit} is {active} and {enabled or 'not installed'}: start and enable it first, or agree with "
             f"--start that this update starts it",
         )
+    return user
 
 
 def _url(setup: own.Setup, url: str) -> None:

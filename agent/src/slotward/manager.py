@@ -58,7 +58,8 @@ def end_of(product: products.Product, seen: Look, code: str, why: str = "") -> p
     return plans.End(code, why or outcome.why(product.name, version_on_trial(seen), code), int(time.time()))
 
 
-def _settling_plan(product: products.Product, seen: Look) -> Tuple[str, ops.Plan]:
+def settling_plan(product: products.Product, seen: Look) -> Tuple[str, ops.Plan]:
+    """What settling would carry out now, and its name; empty when there is nothing to do."""
     action, reason, pending = seen.settlement
     end = end_of(product, seen, reason)
     if action in (settle.Action.GO_BACK, settle.Action.FAILED):
@@ -79,7 +80,7 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
     """
     for rounds_left in reversed(range(SETTLE_ROUNDS)):
         seen = look(product)
-        name, plan = _settling_plan(product, seen)
+        name, plan = settling_plan(product, seen)
         if not plan:
             return seen, "nothing"
         try:

@@ -38,6 +38,8 @@ class Prepared(NamedTuple):
     """The target is what runs: nothing to do."""
     reuse: bool
     """The other slot holds the target's bytes."""
+    staged: bool
+    """The staging directory holds them: an earlier run fetched and verified them."""
     adopt: bool
     """A plain file at the entrypoint is taken into a slot first."""
 
@@ -188,15 +190,17 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     _quiet(product, seen)
     running, digest = running_version(product, seen.state)
     facts = _facts(setup, seen, target, running)
+    unknown = records.SlotRecord(target.version, 0, target.sha256, 0)
     base = Prepared(
-        target,
-        seen,
-        running or "unknown",
-        records.SlotRecord(target.version, 0, target.sha256, 0),
-        0,
-        False,
-        False,
-        False,
+        target=target,
+        seen=seen,
+        from_version=running or "unknown",
+        record=unknown,
+        newest_issued=0,
+        there=False,
+        reuse=False,
+        staged=False,
+        adopt=False,
     )
     if digest is not None and digest == target.sha256 and running == target.version:
         return base._replace(there=True)
@@ -216,9 +220,27 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     must_adopt = _entrypoint(setup, seen.state, consent.adopt)
     from slotward import lookahead
 
-    url = None if src or reuse else target.url
-    lookahead.check(setup, prepared.record.size, needs_space=not reuse, needs_url=url, may_start=consent.start)
-    return prepared._replace(adopt=must_adopt)
+    staged = not reuse and _is_staged(setup, prepared.record)
+    url = None if src or reuse or staged else target.url or None  # no address: the file is still to be pushed
+    adopt_size = os.stat(product.entrypoint).st_size if must_adopt else 0
+    lookahead.check(setup, 0 if reuse else prepared.record.size, adopt_size, url, consent.start)
+    return prepared._replace(adopt=must_adopt, staged=staged)
+
+
+def _is_staged(setup: own.Setup, record: records.SlotRecord) -> bool:
+    """Whether an earlier run left exactly these bytes in the staging directory."""
+    from slotward import staging
+
+    directory, name = os.path.split(staged_path(setup, record.version))
+    try:
+        descriptor = staging.open_staged(directory, name)
+    except (OSError, codes.Refused):
+        return False
+    try:
+        same_size = os.fstat(descriptor).st_size == record.size
+        return same_size and digest_of(f"/proc/self/fd/{descriptor}") == record.sha256
+    finally:
+        os.close(descriptor)
 
 
 def staged_path(setup: own.Setup, version: str) -> str:
