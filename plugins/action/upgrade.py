@@ -61,7 +61,7 @@ class ActionModule(remote.RemoteAction):
             if args["version"] and target["version"] != args["version"]:
                 text = "the target is %s %s, not %s" % (target["product"], target["version"], args["version"])
                 raise releases.refuse(codes.WRONG_VERSION, text)
-            return target
+            return flow.from_url(target, args["url"]) if args["url"] else target
         product = args["product"] if "product" in self._task.args else None
         release = releases.read(args["release"], args["pins"] or (), args["threshold"], product, args["version"])
         return releases.target(release, args["url"])

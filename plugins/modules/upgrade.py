@@ -88,8 +88,8 @@ options:
     type: str
   url:
     description:
-      - Where the hosts download the artifacts from, as the URL of the release's directory. Without it they use O(release), when that is
-        a URL.
+      - Where this host downloads the artifacts from, as the URL of the release's directory. Without it, it uses what O(target) says, or
+        O(release), when that is a URL. It may differ from host to host, such as a mirror for each site.
     type: str
   push:
     description:

@@ -43,6 +43,13 @@ def for_host(target: Dict[str, Any], platform: str) -> Dict[str, Any]:
     return dict({key: value for key, value in target.items() if key != "directory"}, artifacts=own or target["artifacts"])
 
 
+def from_url(target: Dict[str, Any], url: str) -> Dict[str, Any]:
+    """The target with the artifacts at another address: a mirror near this host."""
+    base = url.rstrip("/")
+    moved = {name: dict(entry, url="%s/%s" % (base, entry["name"])) for name, entry in target["artifacts"].items()}
+    return dict(target, artifacts=moved)
+
+
 def lost(target: Dict[str, Any], trial_id: str, why: str) -> Result:
     """A result in the host's stead, when nothing came back."""
     answer = ansible_glue.broken(codes.NOT_CONFIRMED, "the connection was lost: %s" % why, UNKNOWN)
