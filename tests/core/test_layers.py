@@ -7,6 +7,7 @@ Each rule is a function from source text to a list of complaints, so that each i
 from __future__ import annotations
 
 import ast
+import enum
 import pathlib
 import re
 import subprocess
@@ -43,30 +44,45 @@ GUARD_OWN_NAMES = re.compile(
 )
 
 
+class When(enum.Enum):
+    """When an import runs."""
+
+    LOADED = " when it is loaded"
+    LATE = " in a function"
+    NEVER = " for types"
+
+
 class Import(NamedTuple):
     """One import of one module."""
 
     line: int
     module: str
     level: int
-    at_top: bool
+    when: When
+
+
+def is_for_types(node: ast.AST) -> bool:
+    """True for a block that only the type checker reads."""
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def imports(source: str) -> Iterator[Import]:
-    """Every import in a source text, with whether it runs when the module is loaded."""
+    """Every import in a source text, with when it runs."""
     tree = ast.parse(source)
-    inside = {
+    late = {
         id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for node in ast.walk(function)
+        for outer in ast.walk(tree)
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for node in ast.walk(outer)
     }
+    never = {id(node) for outer in ast.walk(tree) if is_for_types(outer) for node in ast.walk(outer)}
     for node in ast.walk(tree):
+        when = When.NEVER if id(node) in never else When.LATE if id(node) in late else When.LOADED
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(node.lineno, alias.name, 0, id(node) not in inside)
+                yield Import(node.lineno, alias.name, 0, when)
         elif isinstance(node, ast.ImportFrom):
-            yield Import(node.lineno, node.module or "", node.level, id(node) not in inside)
+            yield Import(node.lineno, node.module or "", node.level, when)
 
 
 def root(module: str) -> str:
@@ -80,7 +96,7 @@ def is_slotcore_import(file: str, found: Import) -> bool:
         return found.level == 1
     name = root(found.module)
     return name in SLOTCORE_STDLIB or (
-        name in SLOTCORE_EXTRA.get(file, set()) and not (name in LATE_ONLY and found.at_top)
+        name in SLOTCORE_EXTRA.get(file, set()) and not (name in LATE_ONLY and found.when is When.LOADED)
     )
 
 
@@ -92,7 +108,7 @@ def is_agent_import(file: str, found: Import) -> bool:
     if name in TOO_SLOW_TO_START:
         return False
     if name in LATE_ONLY:
-        return name in AGENT_EXTRA.get(file, set()) and not found.at_top
+        return found.when is When.NEVER or (name in AGENT_EXTRA.get(file, set()) and found.when is When.LATE)
     return name in {"slotcore", "slotward"} or name in sys.stdlib_module_names
 
 
@@ -123,8 +139,7 @@ def is_controller_plugin_import(file: str, found: Import) -> bool:
 def import_complaints(allowed: Callable[[str, Import], bool], file: str, source: str) -> List[str]:
     """The imports that a layer does not allow."""
     return [
-        "%s:%d imports %s%s%s"
-        % (file, found.line, "." * found.level, found.module, " when it is loaded" if found.at_top else "")
+        "%s:%d imports %s%s%s" % (file, found.line, "." * found.level, found.module, found.when.value)
         for found in imports(source)
         if not allowed(file, found)
     ]
@@ -362,6 +377,7 @@ def test_a_forbidden_import_is_seen(allowed: Callable[[str, Import], bool], file
     [
         (is_slotcore_import, "keys.py", "def f():\n    from cryptography.hazmat import x\nfrom . import codes"),
         (is_slotcore_import, "rfc3339.py", "import datetime"),
+        (is_agent_import, "other.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import requests"),
         (is_agent_import, "download.py", "import os\nfrom slotcore import codes\ndef f():\n    import requests"),
         (is_node_plugin_import, "modules/a.py", "from ansible.module_utils.basic import AnsibleModule\nimport os"),
         (is_controller_plugin_import, "action/a.py", "from ansible.plugins.action import ActionBase"),
