@@ -22,7 +22,13 @@ import pytest
 
 from slotcore import codes, keys, manifest, release, signatures
 
-PROGRAM = [sys.executable, "-W", "error", "-c", "import sys; from slotward import cli; sys.exit(cli.main(sys.argv[1:]))"]
+PROGRAM = [
+    sys.executable,
+    "-W",
+    "error",
+    "-c",
+    "import sys; from slotward import cli; sys.exit(cli.main(sys.argv[1:]))",
+]
 ISSUED = "2026-01-01T00:00:00Z"
 BYTES = b"#!/bin/sh\necho toy 1.1.0\n"
 NAME = "toy_1.1.0_linux_amd64"
@@ -98,7 +104,9 @@ class Bench:
     def sign(self, number: int, path: Optional[pathlib.Path] = None, *more: str) -> Ran:
         """Sign with one of the keys, without a question."""
         secret = ["--passphrase-file", "pass"] if number == 2 else []
-        return self.run("sign", "--manifest", path or self.manifest, "--key", "k%d.pem" % number, "--yes", *secret, *more)
+        return self.run(
+            "sign", "--manifest", path or self.manifest, "--key", "k%d.pem" % number, "--yes", *secret, *more
+        )
 
     def pins(self) -> str:
         """All three."""
@@ -147,9 +155,24 @@ def test_two_of_three_people_make_a_release_that_a_host_takes(bench: Bench, tmp_
     assert bench.run("merge", "--output", original, *copies).status == 0
     found = signatures.verify_release(original.read_bytes(), bench.pins().split(","), 2)
     assert isinstance(found, signatures.VerifiedManifest)
-    assert found.manifest.artifacts == (release.artifact("toy", "1.1.0", "linux-amd64", hashlib.sha256(BYTES).hexdigest(), len(BYTES)),)
+    assert found.manifest.artifacts == (
+        release.artifact("toy", "1.1.0", "linux-amd64", hashlib.sha256(BYTES).hexdigest(), len(BYTES)),
+    )
     assert (bench.directory / NAME).read_bytes() == BYTES
-    ran = bench.run("verify", "--manifest", original, "--pins", bench.pins(), "--threshold", 2, "--artifact", bench.directory / NAME, "--at", ISSUED, "--json")
+    ran = bench.run(
+        "verify",
+        "--manifest",
+        original,
+        "--pins",
+        bench.pins(),
+        "--threshold",
+        2,
+        "--artifact",
+        bench.directory / NAME,
+        "--at",
+        ISSUED,
+        "--json",
+    )
     assert ran.status == 0, ran
     assert ran.json["signers"] == sorted(bench.keys[number].public.pin for number in (0, 2))
     assert (ran.json["threshold"], ran.json["checked"], ran.json["signatures"]) == (2, [NAME], 2)
@@ -167,7 +190,14 @@ def test_a_key_is_made(bench: Bench, alg: Optional[str]) -> None:
     key = keys.load_private(private.read_bytes())
     assert keys.load_public(public.read_bytes()) == key.public
     assert key.public.alg == (alg or "ES256")
-    told = {"alg": key.public.alg, "kid": key.public.kid, "pin": key.public.pin, "changed": True, "spec": 1, "code": "ok"}
+    told = {
+        "alg": key.public.alg,
+        "kid": key.public.kid,
+        "pin": key.public.pin,
+        "changed": True,
+        "spec": 1,
+        "code": "ok",
+    }
     assert told.items() <= ran.json.items()
     assert "new.pem is not encrypted" in ran.err
 
@@ -177,7 +207,12 @@ def test_a_key_can_be_encrypted(bench: Bench) -> None:
     ran = bench.run("keygen", "--output", "new.pem", "--passphrase-file", "pass")
     assert (ran.status, ran.err) == (0, "")
     key = keys.load_private((bench.top / "new.pem").read_bytes(), b"right")
-    assert ran.out.splitlines() == ["private key new.pem", "public key new.pub.pem", "kid " + key.public.kid, "pin " + key.public.pin]
+    assert ran.out.splitlines() == [
+        "private key new.pem",
+        "public key new.pub.pem",
+        "kid " + key.public.kid,
+        "pin " + key.public.pin,
+    ]
 
 
 @pytest.mark.parametrize("there", ["new.pem", "new.pub.pem"])
@@ -211,7 +246,13 @@ def test_a_build_writes_the_layout(bench: Bench) -> None:
     assert ran.status == 0, ran
     assert sorted(path.name for path in bench.directory.iterdir()) == ["manifest.json", NAME]
     body = release.read(bench.manifest.read_bytes()).body
-    assert (body.product, body.version, body.sequence, body.channel, body.min_from) == ("toy", "1.1.0", 5, "stable", None)
+    assert (body.product, body.version, body.sequence, body.channel, body.min_from) == (
+        "toy",
+        "1.1.0",
+        5,
+        "stable",
+        None,
+    )
     assert body.expires_at - body.issued_at == 365 * 86400
     assert [one.spki for one in body.keys] == [one.public.spki for one in bench.keys]
     assert ran.json["manifest"] == "releases/toy/1.1.0/manifest.json"
@@ -231,7 +272,11 @@ def test_D13_an_odd_umask_changes_no_mode(bench: Bench) -> None:
 def test_every_option_of_a_build_reaches_the_manifest(bench: Bench) -> None:
     """Channel, stepping stone, days, and a private key where a public one would do."""
     ran = bench.run(
-        *bench.build_arguments(channel="beta", min_from="1.0.0", expires_days="7"), "--key", "k2.pem", "--passphrase-file", "pass"
+        *bench.build_arguments(channel="beta", min_from="1.0.0", expires_days="7"),
+        "--key",
+        "k2.pem",
+        "--passphrase-file",
+        "pass",
     )
     assert "keys[3].kid is the same as that of keys[2]" in refused(ran, codes.BAD_RELEASE)
     assert bench.build(channel="beta", min_from="1.0.0", expires_days="7").status == 0
@@ -433,7 +478,11 @@ def test_a_key_that_cannot_sign_is_refused(bench: Bench) -> None:
         ("k0.pub.pem", [], "k0.pub.pem: found PUBLIC KEY, not a private key"),
         ("k2.pem", [], "k2.pem: the private key is encrypted: its passphrase is needed"),
         ("k2.pem", ["--passphrase-file", "wrong"], "k2.pem: the private key cannot be read with this passphrase"),
-        ("k0.pem", ["--passphrase-file", "pass"], "k0.pem: the private key is not encrypted, yet a passphrase is given"),
+        (
+            "k0.pem",
+            ["--passphrase-file", "pass"],
+            "k0.pem: the private key is not encrypted, yet a passphrase is given",
+        ),
         (NAME, [], NAME + ": no PEM block with a key in it"),
     ):
         ran = bench.run("sign", "--manifest", bench.manifest, "--key", name, "--yes", "--json", *more)
@@ -451,8 +500,22 @@ def test_signers_at_the_same_moment_lose_no_signature(bench: Bench) -> None:
         children = []
         for number in range(3):
             secret = ["--passphrase-file", "pass"] if number == 2 else []
-            command = [*PROGRAM, "release", "sign", "--manifest", str(bench.manifest), "--key", "k%d.pem" % number, "--yes", *secret]
-            children.append(subprocess.Popen(command, cwd=bench.top, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            command = [
+                *PROGRAM,
+                "release",
+                "sign",
+                "--manifest",
+                str(bench.manifest),
+                "--key",
+                "k%d.pem" % number,
+                "--yes",
+                *secret,
+            ]
+            children.append(
+                subprocess.Popen(
+                    command, cwd=bench.top, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
+            )
         assert [child.wait(60) for child in children] == [0, 0, 0]
         assert bench.signers() == [0, 1, 2]
 
@@ -554,7 +617,9 @@ def test_files_are_checked_against_the_manifest(bench: Bench) -> None:
     (bench.top / "renamed").write_bytes(BYTES)
     assert verify(bench, *pins, "--artifact", artifact, "--artifact", "renamed").json["checked"] == [NAME, NAME]
     (bench.top / "other").write_bytes(b"other")
-    assert "other is none of the release's files" in refused(verify(bench, *pins, "--artifact", "other"), codes.NO_ARTIFACT)
+    assert "other is none of the release's files" in refused(
+        verify(bench, *pins, "--artifact", "other"), codes.NO_ARTIFACT
+    )
     artifact.write_bytes(BYTES[:-1])
     text = "is %d bytes; the manifest says %d" % (len(BYTES) - 1, len(BYTES))
     assert text in refused(verify(bench, *pins, "--artifact", artifact), codes.SIZE_MISMATCH)
@@ -645,7 +710,9 @@ def test_a_reader_that_leaves_early_is_no_error(bench: Bench) -> None:
 def test_without_the_library_the_command_says_what_to_install(bench: Bench) -> None:
     """Building from public keys needs it not; making keys does."""
     environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
-    program = "import sys; sys.modules['cryptography'] = None; from slotward import cli; sys.exit(cli.main(sys.argv[1:]))"
+    program = (
+        "import sys; sys.modules['cryptography'] = None; from slotward import cli; sys.exit(cli.main(sys.argv[1:]))"
+    )
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", program, "release", *arguments]

@@ -45,7 +45,11 @@ def test_a_good_release_is_taken() -> None:
     """With the artifact to fetch and who signed."""
     found = accepted(making.facts(GOOD))
     assert (found.manifest.version, found.manifest.sequence) == ("1.1.0", 5)
-    assert (found.artifact.name, found.artifact.sha256, found.artifact.size) == ("toy_1.1.0_linux_amd64", making.SHA256, 12)
+    assert (found.artifact.name, found.artifact.sha256, found.artifact.size) == (
+        "toy_1.1.0_linux_amd64",
+        making.SHA256,
+        12,
+    )
     assert set(found.signers) == set(making.pins(0, 1))
 
 
@@ -286,7 +290,9 @@ def test_the_artifact_is_found_by_name_platform_and_digest() -> None:
     found = accepted(making.facts(signed(artifacts=[*others, making.artifact_fields()])))
     assert found.artifact.name == "toy_1.1.0_linux_amd64"
     for change in ({"name": "toy"}, {"platform": "linux-arm64"}, {"sha256": "cd" * 32}):
-        facts = making.facts(signed(artifacts=[*others, making.artifact_fields(**cast("Dict[str, object]", change))][2:]))
+        facts = making.facts(
+            signed(artifacts=[*others, making.artifact_fields(**cast("Dict[str, object]", change))][2:])
+        )
         assert refusal(facts)[0] == "no-artifact"
 
 
@@ -344,7 +350,10 @@ def test_a_target_is_read() -> None:
             target_bytes(lambda fields: fields.update(sequence=1)),
             "the target is malformed: the whole has the unknown field 'sequence'",
         ),
-        (target_bytes(lambda fields: fields.update(version=1)), "the target is malformed: version must be a string, not 1"),
+        (
+            target_bytes(lambda fields: fields.update(version=1)),
+            "the target is malformed: version must be a string, not 1",
+        ),
         (
             target_bytes(lambda fields: fields.update(signature={})),
             "the target is malformed: signature must be a string, not {}",

@@ -70,29 +70,37 @@ VECTORS = [
         "ES256",
         P256,
         b"sample",
-        ("efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716"
-        "f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8"),
+        (
+            "efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716"
+            "f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8"
+        ),
     ),
     (
         "ES256",
         P256,
         b"test",
-        ("f1abb023518351cd71d881567b1ea663ed3efcf6c5132b354f28d3b0b7d38367"
-        "019f4113742a2b14bd25926b49c649155f267e60d3814b4c0cc84250e46f0083"),
+        (
+            "f1abb023518351cd71d881567b1ea663ed3efcf6c5132b354f28d3b0b7d38367"
+            "019f4113742a2b14bd25926b49c649155f267e60d3814b4c0cc84250e46f0083"
+        ),
     ),
     (
         "EdDSA",
         ED_1,
         b"",
-        ("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555"
-        "fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"),
+        (
+            "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555"
+            "fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"
+        ),
     ),
     (
         "EdDSA",
         ED_3,
         b"\xaf\x82",
-        ("6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac"
-        "18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a"),
+        (
+            "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac"
+            "18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a"
+        ),
     ),
 ]
 
@@ -270,7 +278,17 @@ def test_pins_are_read_in_order_and_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "pin", ["", "sha256/", "sha256/QQ==", "sha1/" + "A" * 43 + "=", "SHA256/" + "A" * 43 + "=", "sha256/" + "A" * 42 + "B=", "sha256/" + "A" * 43, "\u00e9"]
+    "pin",
+    [
+        "",
+        "sha256/",
+        "sha256/QQ==",
+        "sha1/" + "A" * 43 + "=",
+        "SHA256/" + "A" * 43 + "=",
+        "sha256/" + "A" * 42 + "B=",
+        "sha256/" + "A" * 43,
+        "\u00e9",
+    ],
 )
 def test_what_is_no_pin_is_refused(pin: str) -> None:
     """The error counts the entry and shows what one looks like."""

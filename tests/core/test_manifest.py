@@ -160,7 +160,9 @@ def test_a_key_has_one_encoding_only() -> None:
     spki = making.key(1).public.spki
     header, _rest = manifest.SPKI_SHAPES["ES256"]
     point = spki[len(header) :]
-    compressed = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + bytes([2 + point[63] % 2]) + point[:32]
+    compressed = (
+        bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + bytes([2 + point[63] % 2]) + point[:32]
+    )
     assert manifest.alg_of(compressed) is None
     assert manifest.alg_of(spki + b"\0") is None
     assert manifest.alg_of(spki) == "ES256"
@@ -253,7 +255,10 @@ def test_platforms_are_recognised(text: str, is_one: bool) -> None:
     assert manifest.is_platform(text) is is_one
 
 
-@given(st.binary(max_size=60) | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(lambda v: json.dumps(v).encode()))
+@given(
+    st.binary(max_size=60)
+    | st.recursive(st.none() | st.text() | st.integers(), st.lists).map(lambda v: json.dumps(v).encode())
+)
 def test_any_bytes_are_a_manifest_or_a_bad_one(data: bytes) -> None:
     """No other error comes out."""
     for parse in (manifest.parse_body, manifest.parse_published):
@@ -261,7 +266,10 @@ def test_any_bytes_are_a_manifest_or_a_bad_one(data: bytes) -> None:
             parse(data)
 
 
-@given(st.sampled_from(sorted(making.body_fields(channel="beta", minFrom="1.0.0"))), st.none() | st.booleans() | st.integers() | st.text(max_size=4))
+@given(
+    st.sampled_from(sorted(making.body_fields(channel="beta", minFrom="1.0.0"))),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+)
 def test_a_field_of_another_kind_never_slips_through(name: str, value: object) -> None:
     """Any value of another type or grammar is a bad manifest; what is taken reads back as it was."""
     fields = {**making.body_fields(channel="beta", minFrom="1.0.0"), name: value}

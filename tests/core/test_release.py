@@ -71,14 +71,23 @@ def test_a_release_made_by_two_of_three_is_taken_by_a_host() -> None:
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"product": "Toy"}, "this is no release: product must be 1 to 64 of a-z, 0-9 and -, a letter first, not 'Toy'"),
+        (
+            {"product": "Toy"},
+            "this is no release: product must be 1 to 64 of a-z, 0-9 and -, a letter first, not 'Toy'",
+        ),
         ({"version": "1"}, "this is no release: version must be a semantic version such as 1.4.0, not '1'"),
         ({"sequence": 0}, "this is no release: sequence must be a positive integer, not 0"),
         ({"sequence": 2**53}, "this is no release: $.sequence: 9007199254740992 is beyond 2**53 - 1"),
-        ({"expires_at": 2**50}, "this is no release: 1125899906842624 seconds since 1970 are not in the years 0001 to 9999"),
+        (
+            {"expires_at": 2**50},
+            "this is no release: 1125899906842624 seconds since 1970 are not in the years 0001 to 9999",
+        ),
         ({"keys": ()}, "this is no release: keys must be 1 to 16, not 0"),
         ({"artifacts": ()}, "this is no release: artifacts must be at least one, not 0"),
-        ({"keys": (release.key(KEYS[0].public),) * 2}, "this is no release: keys[1].kid is the same as that of keys[0]"),
+        (
+            {"keys": (release.key(KEYS[0].public),) * 2},
+            "this is no release: keys[1].kid is the same as that of keys[0]",
+        ),
         ({"channel": ""}, "this is no release: channel must be 1 to 32 letters, digits, _, / and -, not ''"),
         ({"min_from": "1"}, "this is no release: minFrom must be a semantic version such as 1.4.0, not '1'"),
         ({"min_from": "1.1.1"}, "minFrom 1.1.1 is newer than the release 1.1.0"),
@@ -151,7 +160,9 @@ def test_signing_twice_changes_nothing() -> None:
 
 def test_signatures_stand_in_the_order_of_the_keys() -> None:
     """Whoever signed first."""
-    kids = [[one.kid for one in release.read(signed(built(), *order)).form.signatures] for order in ((2, 0, 1), (1, 2, 0))]
+    kids = [
+        [one.kid for one in release.read(signed(built(), *order)).form.signatures] for order in ((2, 0, 1), (1, 2, 0))
+    ]
     assert kids == [[one.public.kid for one in KEYS]] * 2
 
 

@@ -66,7 +66,9 @@ def test_another_spelling_is_refused(text: str) -> None:
         rfc3339.parse(text)
 
 
-@pytest.mark.parametrize("day", ["0000-01-01", "2026-00-01", "2026-13-01", "2026-01-00", "2026-04-31", "2025-02-29", "1900-02-29"])
+@pytest.mark.parametrize(
+    "day", ["0000-01-01", "2026-00-01", "2026-13-01", "2026-01-00", "2026-04-31", "2025-02-29", "1900-02-29"]
+)
 def test_a_day_that_is_not_in_the_calendar_is_refused(day: str) -> None:
     """Also the leap days that are none."""
     with pytest.raises(ValueError, match="names a day that does not exist"):

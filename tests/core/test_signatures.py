@@ -176,8 +176,14 @@ def test_without_the_library_nothing_is_taken() -> None:
     assert found == codes.Refusal(codes.NO_CRYPTOGRAPHY, "install python3-cryptography")
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=18), st.sets(st.integers(0, 2), min_size=1), st.integers(1, 3))
-def test_the_count_is_that_of_distinct_pinned_signers(signed: List[Tuple[int, bool]], pinned: Set[int], threshold: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=18),
+    st.sets(st.integers(0, 2), min_size=1),
+    st.integers(1, 3),
+)
+def test_the_count_is_that_of_distinct_pinned_signers(
+    signed: List[Tuple[int, bool]], pinned: Set[int], threshold: int
+) -> None:
     """Any order, repetition, forgery and foreign key, against a count made by hand."""
     cache: Dict[int, Dict[str, object]] = {}
     everyone = (*KEYS, making.key(9))

@@ -11,6 +11,7 @@ Rules:
 * Errors name the place: byte offsets (the first byte is 0) when reading, a path such as ``$.keys[0]`` when writing.
 * Base64 has one spelling too: standard alphabet, full padding, no unused bits, no line ends.
 """
+
 from __future__ import annotations
 
 import base64

@@ -10,6 +10,7 @@ Rules:
 * Expiry is judged by ``Facts.now_s``, which the caller makes the latest of the host's clock, the server's time and the
   newest ``issuedAt`` of any manifest verified on this host.
 """
+
 from __future__ import annotations
 
 import re

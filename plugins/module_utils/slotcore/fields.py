@@ -7,6 +7,7 @@ Rules:
 * A value is never turned into another type: ``true`` is no number, ``"1"`` no integer.
 * Errors name the path, the rule and the value, cut short.
 """
+
 from __future__ import annotations
 
 import re

@@ -11,6 +11,7 @@ Rules:
   to install. Nothing else here needs it.
 * Private keys are PEM in PKCS#8, encrypted when a passphrase is given. Errors never show key material.
 """
+
 from __future__ import annotations
 
 import base64

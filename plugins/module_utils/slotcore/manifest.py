@@ -10,6 +10,7 @@ Rules:
 * The shape is judged here; whether the body is canonical is judged after the signatures (``signatures.py``).
 * Every error names the field by its path, such as ``artifacts[1].sha256``.
 """
+
 from __future__ import annotations
 
 import re

@@ -11,6 +11,7 @@ Rules:
 * Published bytes have one form: canonical JSON and a newline, signatures in the order of the manifest's keys.
 * What is wrong is raised as `codes.Refused`, with the value, the rule and the way out.
 """
+
 from __future__ import annotations
 
 import base64

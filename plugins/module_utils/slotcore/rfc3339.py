@@ -7,6 +7,7 @@ Rules:
 * A fraction of one to nine digits may follow the seconds and is dropped: times count in whole seconds since 1970.
 * A leap second (``:60``) is refused: nothing here needs one and clocks disagree about it.
 """
+
 from __future__ import annotations
 
 import re

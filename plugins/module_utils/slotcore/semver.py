@@ -7,6 +7,7 @@ Rules:
 * At most 128 characters: a version becomes part of file names.
 * Order is by precedence, in which build parts do not count; two versions can be equal there and differ in spelling.
 """
+
 from __future__ import annotations
 
 import re

@@ -8,6 +8,7 @@ Rules:
 * Each pin counts once, however often it is configured or signed with; at most 16 signatures are read.
 * The order is fixed: 1. shape, 2. signatures, 3. canonical form.
 """
+
 from __future__ import annotations
 
 from typing import Callable, Dict, NamedTuple, Sequence, Set, Tuple, Union

@@ -8,6 +8,7 @@ Rules:
 * No object names a key twice; no string holds half of a surrogate pair.
 * Errors name the byte offset (the first byte is 0).
 """
+
 from __future__ import annotations
 
 import re

@@ -7,6 +7,7 @@ Rules:
 * The digest may be written in capitals; from here on it is lower case.
 * The file that a host runs is named ``<product>_<version>_<os>_<arch>``.
 """
+
 from __future__ import annotations
 
 import re
