@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A slots directory, a /proc and a systemctl of our own, on which the real guard is run by a real shell."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+from typing import Dict, List, Mapping, Optional, Tuple
+
+from slotcore import trial as trials
+
+GUARD = pathlib.Path(__file__).parents[2] / "agent" / "src" / "slotward" / "resources" / "guard"
+FAKES = pathlib.Path(__file__).parent / "fakes"
+SHELLS: Tuple[Tuple[str, ...], ...] = (("dash",), ("busybox", "sh"))
+BOOT = "4b3f6a52-6f0e-4c39-9a3e-2f6f0a1f2f10"
+OTHER_BOOT = "11111111-6f0e-4c39-9a3e-2f6f0a1f2f10"
+ID = "9f8a6c1e22d04b57"
+NOW = 1000
+
+# Times of a unit in microseconds: started at 900 s, active at once.
+RUNNING = {
+    "ActiveState": "active",
+    "SubState": "running",
+    "Result": "success",
+    "Job": "",
+    "Restart": "always",
+    "NRestarts": "0",
+    "ActiveExitTimestampMonotonic": "0",
+    "InactiveExitTimestampMonotonic": "950000100",
+    "ExecMainStartTimestampMonotonic": "950000000",
+    "ExecMainExitTimestampMonotonic": "0",
+}
+
+
+def record(**changes: object) -> trials.Trial:
+    """A sound record whose deadline is a minute off, with fields of the reader's choice."""
+    trial = trials.Trial(
+        trial_id=ID,
+        product="demo",
+        from_version="1.0.0",
+        to_version="1.1.0",
+        from_slot="a",
+        to_slot="b",
+        sequence=2,
+        boot_id=BOOT,
+        length_s=120,
+        deadline_s=NOW + 60,
+        boots_left=3,
+        command="-",
+        from_sha256="a" * 64,
+        to_sha256="b" * 64,
+    )
+    return trial._replace(**changes)  # type: ignore[arg-type]
+
+
+class Tree:
+    """One product `demo` with slots a (good) and b, below a directory of the test's."""
+
+    def __init__(self, root: pathlib.Path, shell: Tuple[str, ...] = SHELLS[0], slots: Optional[pathlib.Path] = None) -> None:
+        self.root = root
+        self.shell = shell
+        self.slots = slots if slots is not None else root / "slots"
+        self.systemd = root / "systemd"
+        self.proc = root / "proc"
+        for path in (self.slots, self.systemd, self.proc / "sys/kernel/random", root / "guard.d"):
+            path.mkdir(parents=True, exist_ok=True)
+        self.guard = root / "guard"
+        self.guard.write_bytes(GUARD.read_bytes())
+        (root / "guard.d/demo.env").write_text(f"UNIT=demo.service\nSLOTS={self.slots}\n", encoding="ascii")
+        (self.systemd / "calls").touch()
+        self.at(NOW)
+        self.unit()
+        for slot in ("a", "b"):
+            (self.slots / slot).write_text(slot, encoding="ascii")
+        self.link("good", "a")
+        self.link("current", "a")
+
+    def at(self, uptime: int, boot: str = BOOT) -> None:
+        """Set the clock: seconds since boot, and which boot."""
+        (self.proc / "uptime").write_text(f"{uptime}.42 77.00\n", encoding="ascii")
+        (self.proc / "sys/kernel/random/boot_id").write_text(boot + "\n", encoding="ascii")
+
+    def unit(self, timer: str = "active", **changes: str) -> None:
+        """Set what systemd says of the unit and of the timer."""
+        shown = dict(RUNNING, **changes)
+        text = "".join(f"{key}={value}\n" for key, value in shown.items())
+        (self.systemd / "show").write_text(f"{text}\nActiveState={timer}\nResult=success\n", encoding="ascii")
+
+    def link(self, name: str, target: str) -> None:
+        """Point a link of the slots directory at a slot."""
+        path = self.slots / name
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
+
+    def swap(self, trial: Optional[trials.Trial] = None, switched: bool = True) -> None:
+        """Begin a trial of slot b, as the agent does."""
+        self.link("back", "a")
+        (self.slots / "trial.log").write_bytes(trials.LOG_HEADER)
+        (self.slots / "trial").write_bytes(trials.render_trial(trial if trial is not None else record()))
+        if switched:
+            self.link("current", "b")
+
+    def started(self, times: int = 1) -> None:
+        """Have the log say that the new release was started."""
+        with (self.slots / "trial.log").open("ab") as file:
+            file.write(b"start 900\n" * times)
+
+    def environment(self) -> Dict[str, str]:
+        """The guard's environment."""
+        return {
+            "PATH": f"{FAKES}:/usr/bin:/bin",
+            "GUARD_PROC": str(self.proc),
+            "FAKE_SYSTEMD": str(self.systemd),
+            "LC_ALL": "C",
+        }
+
+    def argv(self, mode: str) -> List[str]:
+        """The guard's command line."""
+        return [*self.shell, str(self.guard), mode, "demo"]
+
+    def run(self, mode: str, expect: int = 0) -> str:
+        """Run the guard and give what it said."""
+        done = subprocess.run(
+            self.argv(mode), env=self.environment(), capture_output=True, encoding="utf-8", check=False, timeout=60
+        )
+        assert done.stdout == ""
+        assert done.returncode == expect, done.stderr
+        return done.stderr
+
+    def calls(self, *but: str) -> List[str]:
+        """What systemctl was asked, without the questions and what else is named."""
+        text = (self.systemd / "calls").read_text(encoding="ascii")
+        return [line for line in text.splitlines() if not line.startswith(("show", *but))]
+
+    def forget_calls(self) -> None:
+        """Begin a new list of calls."""
+        (self.systemd / "calls").write_text("", encoding="ascii")
+
+    def current(self) -> Optional[str]:
+        """Where the link `current` points."""
+        path = self.slots / "current"
+        return os.readlink(path) if path.is_symlink() else None
+
+    def names(self) -> List[str]:
+        """What is in the slots directory."""
+        return sorted(path.name for path in self.slots.iterdir())
+
+    def reason(self) -> Optional[str]:
+        """The reason in trial.revert, None without such a file."""
+        path = self.slots / "trial.revert"
+        if not path.exists():
+            return None
+        return trials.parse_revert(path.read_bytes())[1]
+
+    def log(self) -> List[str]:
+        """The lines that the guard wrote into trial.log."""
+        return (self.slots / "trial.log").read_text(encoding="ascii").splitlines()[1:]
+
+    def stamps(self) -> Mapping[str, Tuple[int, int, int]]:
+        """Inode and times of everything, to show that nothing was touched."""
+        found = {}
+        for path in [self.slots, *self.slots.iterdir()]:
+            info = path.lstat()
+            found[path.name] = (info.st_ino, info.st_mtime_ns, info.st_ctime_ns)
+        return found
+
+    def went_back(self, reason: str) -> None:
+        """Assert the whole state after going back."""
+        assert self.current() == "a"
+        assert os.readlink(self.slots / "good") == "a"
+        assert self.reason() == reason
+        assert not (self.slots / "trial").exists()
+        assert (self.slots / "b").read_text(encoding="ascii") == "b"
+
+    def goes_on(self) -> None:
+        """Assert that the trial is pending and unchanged but for its log."""
+        assert self.current() == "b"
+        assert (self.slots / "trial").exists()
+        assert "trial.revert" not in self.names()
+        assert os.readlink(self.slots / "back") == "a"
+
+
+RESTART = ["reset-failed -- demo.service", "--no-block restart -- demo.service"]
+STOP_TIMER = ["stop -- slotward-deadline@demo.timer"]
