@@ -159,6 +159,19 @@ def _session(transport: Transport) -> requests.Session:
     return session
 
 
+def _get(session: requests.Session, url: str, headers: Dict[str, str], transport: Transport) -> requests.Response:
+    """One request and the head of its answer; the session's own `get` would read a redirect's body, however long."""
+    import requests
+
+    request = session.prepare_request(requests.Request("GET", url, headers=headers))
+    timeouts = (transport.connect_timeout_s, transport.idle_timeout_s)
+    adapter = session.get_adapter(url)
+    response: requests.Response = adapter.send(
+        request, stream=True, timeout=timeouts, verify=session.verify, proxies=session.proxies
+    )
+    return response
+
+
 def _attempt(
     session: requests.Session,
     url: str,
@@ -195,13 +208,12 @@ def _ask(
     """The head of the server's answer, or a passing failure; a server that dribbles it counts as silent."""
     limit = transport.connect_timeout_s + transport.idle_timeout_s
     limit = max(min(limit, until - time.monotonic()), 0.1)
-    timeouts = (transport.connect_timeout_s, transport.idle_timeout_s)
     outcome: List[Union[requests.Response, Exception]] = []
     gone = threading.Event()
 
     def ask() -> None:
         try:
-            response = session.get(url, headers=headers, stream=True, allow_redirects=False, timeout=timeouts)
+            response = _get(session, url, headers, transport)
         except (OSError, ValueError, http.client.HTTPException) as error:
             outcome.append(error)
         else:
@@ -214,13 +226,13 @@ def _ask(
     thread.join(limit)
     gone.set()
     if not outcome:
-        raise download_answer.Later("no answer in %d s" % limit)
+        raise download_answer.Later("no answer from %s in %g s" % (rules.shown_host(url), round(limit, 1)))
     if isinstance(outcome[0], Exception):
-        raise _as_ours(url, outcome[0]) from outcome[0]
+        raise _as_ours(url, outcome[0], transport) from outcome[0]
     return outcome[0]
 
 
-def _as_ours(url: str, error: Exception) -> Exception:
+def _as_ours(url: str, error: Exception, transport: Transport) -> Exception:
     """What a failed request means, in words without the library's names and the address's query."""
     import requests
 
@@ -232,11 +244,12 @@ def _as_ours(url: str, error: Exception) -> Exception:
             return opening.refused(codes.UNTRUSTED_SERVER, text % (where, why))
     if isinstance(error, ValueError):
         return opening.refused(codes.BAD_URL, "cannot download from %s: not an address that works" % where)
+    host = rules.shown_host(url) + (" through the proxy" if transport.proxy else "")
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return download_answer.Later("no connection to %s in time" % where)
+        return download_answer.Later("no connection to %s in %g s" % (host, transport.connect_timeout_s))
     if isinstance(error, requests.exceptions.Timeout):
-        return download_answer.Later("no answer from %s in time" % where)
-    return download_answer.Later("no connection to %s: %s" % (where, download_answer.reason(error)))
+        return download_answer.Later("no answer from %s in %g s" % (host, transport.idle_timeout_s))
+    return download_answer.Later("no answer from %s: %s" % (host, download_answer.reason(error)))
 
 
 def _redirected(url: str, response: requests.Response, transport: Transport) -> str:

@@ -83,9 +83,17 @@ def shown_url(url: str) -> str:
     return (scheme + colon + host.rpartition("@")[2] + slash + path)[:200]
 
 
+def shown_host(url: str) -> str:
+    """Host and port of an address, for a message."""
+    return urlsplit(shown_url(url)).netloc
+
+
 def next_url(url: str, location: str) -> str:
-    """Where a redirect leads; the fragment is not sent and goes."""
-    return urlunsplit(urlsplit(urljoin(url, location))._replace(fragment=""))
+    """Where a redirect leads, to be judged by `check_url`; the fragment is not sent and goes."""
+    try:
+        return urlunsplit(urlsplit(urljoin(url, location))._replace(fragment=""))
+    except ValueError:
+        return location
 
 
 def judge_status(status: int) -> Answer:

@@ -48,6 +48,7 @@ class Elf(NamedTuple):
     order: int
     kind: int
     machine: int
+    entry: int
     interpreter: Optional[str]
 
 
@@ -66,7 +67,7 @@ def parse(file: BinaryIO) -> Union[Elf, Script, str]:
     if head.startswith(b"\x7fELF"):
         try:
             return _parse_elf(head, file)
-        except (struct.error, IndexError):
+        except (struct.error, IndexError, OverflowError, ValueError):
             return "an ELF file that ends too early"
     from slotward import download_rules
 
@@ -91,14 +92,14 @@ def _parse_elf(head: bytes, file: BinaryIO) -> Union[Elf, str]:
     end = "<" if order == 1 else ">"
     kind, machine = struct.unpack_from(end + "HH", head, 16)
     if bits == 2:
-        (table,) = struct.unpack_from(end + "Q", head, 32)
+        entry, table = struct.unpack_from(end + "QQ", head, 24)
         size, count = struct.unpack_from(end + "HH", head, 54)
         layout, where = end + "I4xQ16xQ", 56
     else:
-        (table,) = struct.unpack_from(end + "I", head, 28)
+        entry, table = struct.unpack_from(end + "II", head, 24)
         size, count = struct.unpack_from(end + "HH", head, 42)
         layout, where = end + "II8xI", 32
-    if count and (size < where or count > MAX_HEADERS):
+    if count and (not where <= size <= MAX_HEADERS or count > MAX_HEADERS):
         return "an ELF file with a damaged header"
     interpreter = None
     file.seek(table)
@@ -108,7 +109,7 @@ def _parse_elf(head: bytes, file: BinaryIO) -> Union[Elf, str]:
         if what == PT_INTERP:
             file.seek(offset)
             interpreter = os.fsdecode(file.read(min(length, MAX_PATH)).partition(b"\0")[0])
-    return Elf(bits, order, kind, machine, interpreter)
+    return Elf(bits, order, kind, machine, entry, interpreter)
 
 
 def check_program(path: str, machine: Optional[str] = None) -> Optional[codes.Refusal]:
@@ -126,8 +127,10 @@ def check_program(path: str, machine: Optional[str] = None) -> Optional[codes.Re
 
 
 def _check_elf(path: str, found: Elf, machine: str) -> Optional[codes.Refusal]:
-    if found.kind not in (EXECUTABLE, SHARED):
-        return codes.Refusal(codes.NOT_EXECUTABLE, "%s is not a program: an ELF file of type %d" % (path, found.kind))
+    if found.kind not in (EXECUTABLE, SHARED) or not found.entry:
+        text = "%s is not a program: an ELF file of type %d%s"
+        library = "" if found.entry else " without an entry point"
+        return codes.Refusal(codes.NOT_EXECUTABLE, text % (path, found.kind, library))
     taken = TAKEN.get(machine)
     if taken is not None and (found.bits, found.order, found.machine) not in taken:
         name = MACHINES.get(found.machine, "machine %d" % found.machine)
@@ -154,7 +157,7 @@ def _missing_for_env(argument: str) -> Optional[str]:
     """The program that `env` would not find; nothing when it finds it."""
     words = [word for word in argument.split(" ") if word]
     while words and (words[0].startswith("-") or "=" in words[0]):
-        words.pop(0)
+        del words[: 2 if words[0] in ("-u", "-C") else 1]
     if not words:
         return "env without a program"
     name = words[0]
