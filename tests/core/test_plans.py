@@ -286,9 +286,18 @@ def test_I12_a_leftover_of_a_trial_that_has_ended_writes_no_second_end(state_of_
 
 
 def test_a_cut_while_adopting_is_no_update_and_leaves_no_word_of_one() -> None:
-    """The links are set right, and `last` keeps what it said."""
+    """The link is set right, `last` keeps what it said, and no `back` stands there for the guard to take for a trial."""
     plan = plans.plan_abandon(PRODUCT, state("a", "b", entrypoint="file"), None, END)
-    assert names(plan) == ["back", "back over current", "-trial", "-trial.log", "-trial.sources", "-back"]
+    assert plan == ops.link_durably("/slots/current", "b")
+
+
+@pytest.mark.parametrize(
+    "found", [state("a", "a", "a", entrypoint="file"), state(log=values.STARTED, entrypoint="file")]
+)
+def test_adopting_in_use_clears_what_an_earlier_trial_left(found: settle.State) -> None:
+    """A cut between the two links must not look like a trial whose record was lost."""
+    plan = plans.plan_adopt(PRODUCT, found, record("by-hand"), plans.ENTRYPOINT)
+    assert names(plan)[:3] == ["-trial.log", "-trial.sources", "-back"]
     assert all_synced(plan)
 
 

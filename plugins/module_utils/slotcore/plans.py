@@ -63,13 +63,16 @@ def plan_adopt(product: products.Product, state: settles.State, record: records.
     """Take the file that starts today (or is being installed) into a slot, make it good and current, then relink.
 
     Not in use yet: `good` and the records come before `current`, whose existence means "in use".
-    In use: the file at the entrypoint is what starts until the last step, so both links may move before it.
+    In use: the file at the entrypoint is what starts until the last step, so both links may move before it. Leftovers of
+    an earlier trial go first, so that a cut between the two links is never taken for a trial whose record was lost.
     """
     slot = free_slot(state)
     floor = max(state.update.floor, product.base_floor, record.sequence)
     update = state.update._replace(floor=floor)
+    leftovers = ops.unlink_durably(product.slots_dir, *_OWN_NAMES, "back") if state.back or state.log else ()
     return (
-        _fill(product, state, slot, record, source)
+        leftovers
+        + _fill(product, state, slot, record, source)
         + ops.write_durably(product.path("update.json"), records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
         + ops.link_durably(product.path("current"), slot)
@@ -187,17 +190,18 @@ def plan_go_back(product: products.Product, state: settles.State, trial: Optiona
     reverted = product.path("trial.revert")
     claim: ops.Plan = (
         ops.Claim(product.path("trial"), reverted),
+        ops.SyncDir(product.slots_dir),
         ops.Append(reverted, f"REASON={end.code}\n".encode("ascii")),
         ops.Sync(reverted),
-        ops.SyncDir(product.slots_dir),
     )
     return claim + plan_finish_revert(product, state, trial, end)
 
 
 def plan_abandon(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
-    """Clear an update that never started; it may be tried again. Links are set right where a cut left them apart."""
-    links = _return_links(product, state)
+    """Clear an update that never started; it may be tried again. A cut while adopting was no update: the link is set."""
+    if state.trial is None:
+        return ops.link_durably(product.path("current"), str(state.good))
     noted: ops.Plan = ()
-    if state.trial is not None and state.broken is None:  # no record at all: a cut while adopting, which is no update
+    if state.broken is None:
         noted = _record_end(product, state, trial, end._replace(code=codes.NEVER_STARTED))
-    return links + noted + ops.unlink_durably(product.slots_dir, "trial", *_OWN_NAMES, "back")
+    return noted + ops.unlink_durably(product.slots_dir, "trial", *_OWN_NAMES, "back")

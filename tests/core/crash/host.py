@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host made of one real directory: the guard is run by sh on it, and plans by the agent's own executor.
+
+Nothing is mocked: the guard finds a `systemctl` of ours on its PATH, which answers from a file and writes down what it
+was asked; the executor gets callables for the timer and the restart. A state is put in place as a tree and read back.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from core.crash import disk, values
+
+from slotcore import ops, settle
+from slotcore import product as products
+from slotward import executor, manager
+from slotward import host as agent_host
+
+GUARD = pathlib.Path(__file__).parents[3] / "agent" / "src" / "slotward" / "resources" / "guard"
+SHELLS: Dict[str, Tuple[str, ...]] = {"dash": ("dash",), "busybox": ("busybox", "sh")}
+
+_SYSTEMCTL = """#!/bin/sh
+printf '%s\\n' "$*" >>"${0%/bin/*}/calls"
+case $1 in show) exec cat "${0%/bin/*}/unit" ;; esac
+"""
+# Passes on to the real tool, unless this is the call at which the guard is to be killed.
+_CUT = """#!/bin/sh
+root=${0%%/cut/*}
+read -r left <"$root/left"
+if [ "$left" -eq 0 ]; then
+    kill -9 "$PPID"
+    exit 1
+fi
+echo $((left - 1)) >"$root/left"
+exec /usr/bin/%s "$@"
+"""
+CUT_TOOLS = ("mv", "rm", "ln", "sync")
+
+
+class Unit(NamedTuple):
+    """What systemd says of the unit, as far as the guard asks."""
+
+    active: str
+    result: str = "success"
+    main_exit: int = 0
+    active_exit: int = 0
+
+    def shown(self) -> str:
+        """The answer of `systemctl show` about the unit and the timer."""
+        stamps = {
+            "ActiveExitTimestampMonotonic": self.active_exit,
+            "InactiveExitTimestampMonotonic": 900_000_000,
+            "ExecMainStartTimestampMonotonic": 900_000_000,
+            "ExecMainExitTimestampMonotonic": self.main_exit,
+        }
+        facts = {"Restart": "always", "NRestarts": 0, "Result": self.result, **stamps, "ActiveState": self.active}
+        return "".join(f"{key}={value}\n" for key, value in facts.items()) + "\nActiveState=active\n"
+
+
+RUNS = Unit("active")
+STOPPED = Unit("inactive")
+FAILED = Unit("failed", "exit-code", 1_050_000_000, 1_050_000_001)
+
+
+class Ran(NamedTuple):
+    """What one run of the guard said and asked of systemd."""
+
+    status: int
+    calls: Tuple[str, ...]
+    stderr: str
+
+
+class Host:
+    """The directory, the product whose slots are in it, and the programs around them."""
+
+    def __init__(self, shell: str = "dash", root: Optional[str] = None) -> None:
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.root = root or tempfile.mkdtemp(prefix="slotward-crash-", dir=memory)
+        self.shell = SHELLS[shell]
+        self.restarts = 0
+        self.product = values.PRODUCT._replace(
+            slots_dir=f"{self.root}/tree/slots", entrypoint=f"{self.root}/tree/bin/probe"
+        )
+        for name in ("bin", "lib/guard.d", "proc/sys/kernel/random", "tree", "cut"):
+            os.makedirs(f"{self.root}/{name}")
+        shutil.copy(GUARD, f"{self.root}/lib/guard")
+        self._write("lib/guard.d/probe.env", f"UNIT={self.product.unit}\nSLOTS={self.product.slots_dir}\n")
+        self._program("bin/systemctl", _SYSTEMCTL)
+        for tool in CUT_TOOLS:
+            self._program(f"cut/{tool}", _CUT % tool)
+
+    def _write(self, name: str, text: str) -> None:
+        pathlib.Path(self.root, name).write_text(text)
+
+    def _program(self, name: str, text: str) -> None:
+        self._write(name, text)
+        os.chmod(f"{self.root}/{name}", 0o755)
+
+    def remove(self) -> None:
+        """Leave nothing behind."""
+        shutil.rmtree(self.root)
+
+    def put(self, tree: Mapping[str, bytes]) -> None:
+        """Make the tree hold exactly `tree`."""
+        shutil.rmtree(f"{self.root}/tree")
+        os.makedirs(self.product.slots_dir)
+        os.makedirs(os.path.dirname(self.product.entrypoint))
+        for path, data in tree.items():
+            if data.startswith(disk.LINK):
+                os.symlink(data[len(disk.LINK) :].decode(), path)
+                continue
+            with open(path, "wb") as file:
+                file.write(data)
+            os.chmod(path, 0o755 if path.rpartition("/")[2] in {"a", "b", "probe"} else 0o644)
+
+    def tree(self) -> disk.Tree:
+        """What is there now; the lock is left out."""
+        found: disk.Tree = {}
+        for directory in (self.product.slots_dir, os.path.dirname(self.product.entrypoint)):
+            for entry in os.scandir(directory):
+                if entry.is_symlink():
+                    found[entry.path] = disk.LINK + os.readlink(entry.path).encode()
+                elif entry.name != "lock":
+                    with open(entry.path, "rb") as file:
+                        found[entry.path] = file.read()
+        return found
+
+    def set_clock(self, clock: settle.Clock) -> None:
+        """What the guard reads as /proc."""
+        self._write("proc/uptime", f"{clock.uptime_s}.37 99.00\n")
+        self._write("proc/sys/kernel/random/boot_id", clock.boot_id + "\n")
+
+    def guard(self, mode: str, clock: settle.Clock, unit: Unit = RUNS, cut_at: Optional[int] = None) -> Ran:
+        """Run the guard; with `cut_at` it is killed at that call of a tool that changes something."""
+        self.set_clock(clock)
+        self._write("unit", unit.shown())
+        self._write("calls", "")
+        path = f"{self.root}/bin:/usr/bin:/bin"
+        if cut_at is not None:
+            self._write("left", f"{cut_at}\n")
+            path = f"{self.root}/cut:{path}"
+        done = subprocess.run(
+            [*self.shell, f"{self.root}/lib/guard", mode, self.product.name],
+            env={"PATH": path, "GUARD_PROC": f"{self.root}/proc"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        calls = pathlib.Path(self.root, "calls").read_text().splitlines()
+        return Ran(done.returncode, tuple(calls), done.stderr)
+
+    def executor(self, sources: Mapping[str, bytes]) -> executor.Executor:
+        """The agent's executor, with the effects that are not on the disk given as callables."""
+
+        def copy(operation: ops.Copy) -> None:
+            with open(operation.path, "wb") as file:
+                file.write(sources[operation.source])
+            os.chmod(operation.path, 0o755)
+
+        def restart() -> None:
+            self.restarts += 1
+
+        return executor.Executor(self.product, copy, lambda operation: None, lambda: None, restart)
+
+    def look(self, clock: settle.Clock) -> manager.Look:
+        """The agent's look at the host, by a clock of ours."""
+        state = agent_host.read_state(self.product)
+        return manager.Look(state, clock, settle.decide(state, clock))
+
+    def settling_plan(self, clock: settle.Clock) -> ops.Plan:
+        """The operations that settle what is in flight."""
+        return manager.settling_plan(self.product, self.look(clock))[1]
+
+    def apply(self, plan: ops.Plan, name: str, step: Callable[[], None], sources: Mapping[str, bytes]) -> None:
+        """Carry out a plan, looking at the host after each operation."""
+        acting = self.executor(sources)
+        for operation in plan:
+            acting.apply((operation,), name)
+            step()
+
+    def settle(self, clock: settle.Clock, step: Callable[[], None]) -> List[str]:
+        """Settle until nothing is left to settle; what was done."""
+        done: List[str] = []
+        while len(done) < 4:
+            name, plan = manager.settling_plan(self.product, self.look(clock))
+            if not plan:
+                return done
+            self.apply(plan, name, step, {})
+            done.append(name)
+        raise AssertionError(f"settling never ends: {done}")
+
+
+def mapped(product: products.Product, tree: Mapping[str, bytes]) -> disk.Tree:
+    """A tree of short names (`slots/a`, `bin/probe`) as the paths of a product; `@` in a link is the slots directory."""
+    top = os.path.dirname(product.slots_dir)
+    return {f"{top}/{name}": data.replace(b"->@", b"->" + product.slots_dir.encode()) for name, data in tree.items()}

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can be under way when the power goes: a tree before, and the plan that changes it."""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping, NamedTuple, Tuple
+
+from core.crash import disk, values
+from core.crash.host import Host, mapped
+from core.crash.values import BYTES, IN_TIME, LENGTH_S, TRIAL
+
+from slotcore import codes, ops, plans, records, settle, trial
+
+AT = 1_700_000_000
+SOURCES: Mapping[str, bytes] = {plans.STAGED: BYTES["1.1.0"], plans.ENTRYPOINT: BYTES["by-hand"]}
+LINKED = b"->@/current"
+
+
+class Timing(NamedTuple):
+    """When the host is looked at again, and when a trial that is still in time then would be over."""
+
+    name: str
+    now: settle.Clock
+    over: settle.Clock
+
+
+SOON = Timing("soon", IN_TIME, values.OVER)
+LATE = Timing("late", values.OVER, values.OVER)
+NEW_BOOT = Timing("new boot", values.REBOOTED, settle.Clock(values.REBOOTED.uptime_s + LENGTH_S, values.NEXT_BOOT))
+TIMINGS = (SOON, LATE, NEW_BOOT)
+
+
+class Scenario(NamedTuple):
+    """A tree, the plan at work on it, and the trial that it is about."""
+
+    name: str
+    tree: disk.Tree
+    plan: ops.Plan
+    end: disk.Tree
+    """Names that have these contents when the whole plan was carried out; empty contents: the name is gone."""
+    last: Tuple[str, str]
+    """State and code of `last` then; empty when no trial has ended."""
+    trial: trial.Trial
+    orderly: bool
+    """Whether the trial record is sound and there for as long as current is not good."""
+
+
+def _slots(**versions: str) -> bytes:
+    return records.render_slots(values.slots(**versions))
+
+
+def installed(**more: bytes) -> disk.Tree:
+    """Version 1.0.0 in slot a, good and running; `more` are names in the slots directory, `_` for a dot."""
+    tree = {
+        "bin/probe": LINKED,
+        "slots/a": BYTES["1.0.0"],
+        "slots/good": b"->a",
+        "slots/current": b"->a",
+        "slots/slots.json": _slots(a="1.0.0"),
+        "slots/update.json": records.render_update(records.Update(floor=1, newest_issued=5)),
+    }
+    tree.update({f"slots/{name.replace('_', '.')}": data for name, data in more.items()})
+    return tree
+
+
+def staged(**more: bytes) -> disk.Tree:
+    """As installed, with 1.1.0 verified in slot b."""
+    return installed(**{"b": BYTES["1.1.0"], "slots_json": _slots(a="1.0.0", b="1.1.0"), **more})
+
+
+def on_trial(pending: trial.Trial = TRIAL, /, **more: bytes) -> disk.Tree:
+    """1.1.0 on trial and started."""
+    found = {"current": b"->b", "back": b"->a", "trial": trial.render_trial(pending), "trial_log": values.STARTED}
+    return staged(**{**found, **more})
+
+
+def claimed(name: str, reason: bytes = b"", **more: bytes) -> disk.Tree:
+    """A trial whose end was claimed under `name`."""
+    tree = on_trial(**more)
+    tree[f"slots/{name}"] = tree.pop("slots/trial") + reason
+    return tree
+
+
+def _state(host: Host, tree: disk.Tree) -> settle.State:
+    host.put(mapped(host.product, tree))
+    return host.look(IN_TIME).state
+
+
+def all_of(host: Host) -> Dict[str, Scenario]:
+    """Every scenario, with its plan as made from the state in which it begins."""
+    product = host.product
+    found: Dict[str, Scenario] = {}
+
+    def add(
+        name: str,
+        tree: disk.Tree,
+        plan: ops.Plan,
+        end: disk.Tree,
+        last: Tuple[str, str] = ("", ""),
+        pending: trial.Trial = TRIAL,
+        orderly: bool = True,
+    ) -> None:
+        tree = mapped(product, tree)
+        found[name] = Scenario(name, tree, plan, mapped(product, end), last, pending, orderly)
+
+    def end(code: str) -> plans.End:
+        return plans.End(code, f"because of {code}", AT)
+
+    by_hand: disk.Tree = {"bin/probe": BYTES["by-hand"]}
+    for name, tree, slot in (
+        ("adopt", by_hand, "a"),
+        ("adopt after a cut adopt", {**by_hand, **_only_slots(installed(), without="current")}, "b"),
+        ("adopt in use", {**staged(), **by_hand}, "b"),
+        ("adopt in use, slot free", {**installed(), **by_hand}, "b"),
+        ("adopt in use, leftovers", {**installed(back=b"->a", trial_log=values.STARTED), **by_hand}, "b"),
+    ):
+        plan = plans.plan_adopt(product, _state(host, tree), values.record("by-hand"), plans.ENTRYPOINT)
+        link = f"->{slot}".encode()
+        held = {**_state(host, tree).slots, slot: values.record("by-hand")}
+        done = {"slots/good": link, "slots/current": link, "bin/probe": LINKED, f"slots/{slot}": BYTES["by-hand"]}
+        add(name, tree, plan, {**done, "slots/slots.json": records.render_slots(held)})
+    for name, tree in (
+        ("stage", installed()),
+        ("stage over another", installed(b=BYTES["by-hand"], slots_json=_slots(a="1.0.0", b="by-hand"))),
+        ("stage over an unknown file", installed(b=b"half of some")),
+    ):
+        noted = records.render_update(records.Update(floor=1, newest_issued=9))
+        done = {"slots/b": BYTES["1.1.0"], "slots/slots.json": _slots(a="1.0.0", b="1.1.0"), "slots/update.json": noted}
+        add(name, tree, plans.plan_stage(product, _state(host, tree), values.record("1.1.0"), 9), done)
+    done = {
+        "slots/back": b"->a",
+        "slots/trial": values.RECORD,
+        "slots/trial.log": trial.LOG_HEADER,
+        "slots/current": b"->b",
+    }
+    add("swap", staged(), plans.plan_swap(product, TRIAL), done)
+    leftovers = {"back": b"->b", "trial_log": values.STARTED, "trial_sources": b"0000000000000000 controller\n"}
+    add("swap over leftovers", staged(**leftovers), plans.plan_swap(product, TRIAL), done)
+    last_boot = TRIAL._replace(boots_left=0)
+    done = {**done, "slots/trial": trial.render_trial(last_boot)}
+    add("swap without boots", staged(), plans.plan_swap(product, last_boot), done, pending=last_boot)
+    sources = f"{TRIAL.trial_id} controller\n".encode()
+    gone = {
+        f"slots/{name}": b""
+        for name in ("trial", "trial.confirm", "trial.revert", "trial.log", "trial.sources", "back")
+    }
+    on_new = {**gone, "slots/current": b"->b", "slots/good": b"->b"}
+    on_old = {**gone, "slots/current": b"->a", "slots/good": b"->a"}
+    won = ("confirmed", codes.OK)
+    for name, pending, tree in (
+        ("confirm", TRIAL, on_trial()),
+        ("confirm with sources", TRIAL, on_trial(trial_sources=sources)),
+        ("confirm in the last boot", last_boot, on_trial(last_boot)),
+    ):
+        plan = plans.plan_confirm(product, _state(host, tree), pending, end(codes.OK))
+        add(name, tree, plan, on_new, won, pending)
+    for name, known, code, tree in (
+        ("go back", TRIAL, codes.OPERATOR, on_trial()),
+        ("go back with sources", TRIAL, codes.OPERATOR, on_trial(trial_sources=sources)),
+        ("go back, bad record", None, codes.BAD_RECORD, on_trial(trial=b"SPEC=1\n")),
+        ("go back, lost record", None, codes.LOST_RECORD, _without(on_trial(), "trial")),
+    ):
+        plan = plans.plan_go_back(product, _state(host, tree), known, end(code))
+        add(name, tree, plan, on_old, ("rolled-back", code), orderly=known is not None)
+    tree = staged(back=b"->a", trial_log=trial.LOG_HEADER, trial=values.RECORD)
+    plan = plans.plan_abandon(product, _state(host, tree), TRIAL, end(codes.NEVER_STARTED))
+    add("abandon", tree, plan, on_old, ("abandoned", codes.NEVER_STARTED))
+    crash_loop = b"REASON=crash-loop\n"
+    for name, tree, state, code in (
+        ("finish revert", claimed("trial.revert", crash_loop), "rolled-back", codes.CRASH_LOOP),
+        (
+            "finish revert, moved",
+            _without(claimed("trial.revert", crash_loop, current=b"->a"), "back"),
+            "rolled-back",
+            codes.CRASH_LOOP,
+        ),
+        ("finish revert, no reason", claimed("trial.revert", b"REAS"), "rolled-back", codes.DID_NOT_START),
+        (
+            "finish revert, never started",
+            claimed("trial.revert", b"REASON=never-started\n", current=b"->a"),
+            "abandoned",
+            codes.NEVER_STARTED,
+        ),
+        ("finish confirm", claimed("trial.confirm"), *won),
+        ("finish confirm, good moved", claimed("trial.confirm", good=b"->b"), *won),
+    ):
+        _state(host, tree)
+        add(name, tree, host.settling_plan(IN_TIME), on_new if state == "confirmed" else on_old, (state, code))
+    tree = {**staged(), **by_hand, "slots/good": b"->b"}
+    _state(host, tree)
+    add("settle a cut adopt", tree, host.settling_plan(IN_TIME), {"slots/current": b"->b", "slots/good": b"->b"})
+    return found
+
+
+def _without(tree: disk.Tree, *names: str) -> disk.Tree:
+    return {path: data for path, data in tree.items() if path.rpartition("/")[2] not in names}
+
+
+def _only_slots(tree: disk.Tree, without: str) -> disk.Tree:
+    return {path: data for path, data in _without(tree, without).items() if path.startswith("slots/")}
+
+
+def names() -> Tuple[str, ...]:
+    """The names of the scenarios, for a test's parameters."""
+    host = Host()
+    try:
+        return tuple(all_of(host))
+    finally:
+        host.remove()

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What must hold of every tree that a power cut can leave, and of everything that the guard and settling make of it.
+
+`View` reads a tree by itself, without the engine's parsers where that is easy, so that it can contradict them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
+
+from core.crash import disk, scenarios, values
+from core.crash.host import FAILED, RUNS, STOPPED, Host, Unit
+from core.crash.scenarios import Scenario, Timing
+
+from slotcore import codes, plans, records, settle, trial
+
+VERIFIED = frozenset(values.BYTES.values())
+TRIAL_FILES = ("trial", "trial.confirm", "trial.revert")
+ORDERS: Dict[str, Tuple[Tuple[str, Unit], ...]] = {
+    "a command": (),
+    "a start": (("start", STOPPED),),
+    "a tick": (("tick", RUNS),),
+    "a failure": (("failed", FAILED),),
+}
+
+
+class View(NamedTuple):
+    """A tree as its parts."""
+
+    starts: Optional[bytes]
+    """The bytes that a start of the unit would run."""
+    current: Optional[str]
+    good: Optional[str]
+    names: FrozenSet[str]
+    files: Dict[str, bytes]
+    floor: int
+    last: Optional[Dict[str, Any]]
+    failed: Dict[str, Dict[str, Any]]
+    slots: Dict[str, Dict[str, Any]]
+
+    @property
+    def record(self) -> str:
+        """Which name the trial record has: a claim goes before a trial."""
+        return next((name for name in ("trial.confirm", "trial.revert", "trial") if name in self.names), "none")
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the log says that the release on trial was started."""
+        return b"\nstart " in self.files.get("trial.log", b"")
+
+
+def view(host: Host, tree: disk.Tree) -> View:
+    """The parts of a tree; a link that leads nowhere and a record that is none are errors here."""
+    top = host.product.slots_dir + "/"
+    files = {path[len(top) :]: data for path, data in tree.items() if path.startswith(top)}
+    entry: Optional[bytes] = tree.get(host.product.entrypoint)
+    if entry is not None and entry.startswith(disk.LINK):
+        assert entry == disk.LINK + (top + "current").encode(), f"the entrypoint leads elsewhere: {entry!r}"
+        entry = _slot_bytes(files, "current")
+    update = _json(files, "update.json", b'{"floor":0,"last":null,"failed":[]}')
+    return View(
+        starts=entry,
+        current=_link(files, "current"),
+        good=_link(files, "good"),
+        names=frozenset(files),
+        files=files,
+        floor=update["floor"],
+        last=update["last"],
+        failed={entry["version"]: entry for entry in update["failed"]},
+        slots=_json(files, "slots.json", b'{"slots":{}}')["slots"],
+    )
+
+
+def _json(files: Dict[str, bytes], name: str, missing: bytes) -> Dict[str, Any]:
+    try:
+        value: Dict[str, Any] = json.loads(files.get(name, missing))
+    except ValueError as error:
+        raise AssertionError(f"I3: {name} is torn: {files[name]!r}") from error
+    return value
+
+
+def _link(files: Dict[str, bytes], name: str) -> Optional[str]:
+    data = files.get(name)
+    if data is None:
+        return None
+    assert data in {b"->a", b"->b"}, f"{name} is {data!r}"
+    return data[len(disk.LINK) :].decode()
+
+
+def _slot_bytes(files: Dict[str, bytes], name: str) -> bytes:
+    slot = _link(files, name)
+    assert slot is not None, f"the entrypoint leads to {name}, which is not there"
+    assert slot in files, f"{name} names {slot}, which is not there"
+    return files[slot]
+
+
+def check_always(host: Host, tree: disk.Tree, before: View) -> View:
+    """What holds at every instant: I1 and I3, and that no link dangles and no slot record lies."""
+    now = view(host, tree)
+    assert now.starts in VERIFIED, f"I1: a start would run {now.starts!r}"
+    for name in ("current", "good"):
+        if _link(now.files, name) is not None:
+            assert _slot_bytes(now.files, name) in VERIFIED, f"{name} is not complete"
+    for slot, entry in now.slots.items():
+        held = values.BYTES[entry["version"]]
+        assert entry["sha256"] == values.digest(entry["version"])
+        assert now.files.get(slot) == held, f"slots.json says that {slot} holds {entry['version']}, and it does not"
+    assert now.floor >= before.floor, f"I3: the floor fell from {before.floor} to {now.floor}"
+    running = now.slots.get(now.current or "", {}).get("sequence", 0)
+    assert running == 0 or running >= now.floor or tree[host.product.entrypoint][:2] != disk.LINK, (
+        f"I3: sequence {running} runs below the floor {now.floor}"
+    )
+    claims = [name for name in ("trial.confirm", "trial.revert") if name in now.names]
+    assert len(claims) <= 1, f"I12: two claims at once: {claims}"
+    return now
+
+
+def check_crashed(host: Host, tree: disk.Tree, before: View, scenario: Scenario, armed: bool) -> View:
+    """What holds besides in every tree that a cut leaves: the way back is there, and the timer before the switch."""
+    now = check_always(host, tree, before)
+    linked = tree[host.product.entrypoint].startswith(disk.LINK)
+    if now.record == "trial.revert" and now.current == now.good and scenario.last[1] != codes.DID_NOT_START:
+        assert now.files["trial.revert"].endswith(f"REASON={scenario.last[1]}\n".encode()), "nobody knows why any more"
+    if not scenario.orderly or not linked or now.current in {None, now.good} or now.record == "trial.confirm":
+        return now
+    assert now.record != "none", f"current is {now.current}, good is {now.good}, and no record says why"
+    assert now.files[now.record].startswith(trial.render_trial(scenario.trial)), f"{now.record} is torn"
+    assert now.files.get("trial.log", b"").startswith(trial.LOG_HEADER), "the log's first block is not there"
+    assert _link(now.files, "back") == now.good, "I2: going back would need space"
+    assert armed, "I4: current moved before the timer was armed"
+    return now
+
+
+def check_done(host: Host, tree: disk.Tree, scenario: Scenario) -> None:
+    """What the whole plan has made."""
+    now = view(host, tree)
+    for path, data in scenario.end.items():
+        assert tree.get(path, b"") == data, f"the plan is carried out, and {path} is {tree.get(path)!r}"
+    said = (now.last["state"], now.last["code"]) if now.last is not None else ("", "")
+    assert said == scenario.last, f"the plan is carried out, and the last trial is {said}"
+    assert (now.last or {}).get("why") != ""
+    assert now.floor == (2 if scenario.last[0] == "confirmed" else 1), f"the floor is {now.floor}"
+    assert set(now.failed) == ({"1.1.0"} if scenario.last[0] == "rolled-back" else set())
+
+
+class Expected(NamedTuple):
+    """How what is in flight must end, and with which codes; none: any code will do."""
+
+    how: str
+    codes: FrozenSet[str] = frozenset()
+
+
+def expected(now: View, scenario: Scenario, timing: Timing, unit: Unit, entrypoint: bytes) -> Expected:
+    """What section 4 of node.md says about this tree, told once more from scratch."""
+    if now.current is None:
+        return Expected("none")
+    if now.record == "trial.confirm":
+        return Expected("confirmed", frozenset({"ok"}))
+    if now.record == "trial.revert":
+        return _expected_of_revert(now.files["trial.revert"])
+    if now.record == "none":
+        if now.current == now.good or not entrypoint.startswith(disk.LINK):
+            return Expected("none")
+        return Expected("rolled-back", frozenset({"lost-record"}))
+    bad = now.files["trial"] != trial.render_trial(scenario.trial)
+    rebooted = timing.now.boot_id != scenario.trial.boot_id
+    over = not rebooted and timing.now.uptime_s >= scenario.trial.deadline_s
+    if now.current == now.good:
+        if not now.was_started:
+            return Expected("abandoned", frozenset({"never-started"}))
+        return Expected("rolled-back", frozenset({"did-not-start", "bad-record", "deadline-passed"}))
+    if bad:
+        return Expected("rolled-back", frozenset({"bad-record"}))
+    if rebooted and scenario.trial.boots_left == 0:
+        return Expected("rolled-back", frozenset({"no-boots-left"}))
+    if over:
+        return Expected("rolled-back", frozenset({"deadline-passed"}))
+    return Expected("rolled-back", frozenset({"unit-failed"})) if unit is FAILED else Expected("await")
+
+
+def _expected_of_revert(record: bytes) -> Expected:
+    reason = record.rpartition(b"REASON=")[2].decode("ascii", "replace")
+    if not reason.endswith("\n") or reason[:-1] not in codes.CODES:
+        return Expected("rolled-back", frozenset({"did-not-start"}))
+    return Expected("abandoned" if reason == "never-started\n" else "rolled-back", frozenset({reason[:-1]}))
+
+
+class Walker:
+    """Follows what happens to trees on one host; runs of the guard and of settling are remembered by what they read."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.guard_runs = 0
+        self.settlings = 0
+        self._guarded: Dict[Tuple[object, ...], disk.Tree] = {}
+        self._settled: Dict[Tuple[object, ...], disk.Tree] = {}
+
+    def _is_read_by_the_guard(self, path: str) -> bool:
+        name = path.rpartition("/")[2]
+        return (
+            path.startswith(self.host.product.slots_dir)
+            and (name in {"current", "good", "back"} or name.startswith("trial"))
+            and not name.endswith(".tmp")
+        )
+
+    def guard(self, tree: disk.Tree, mode: str, clock: settle.Clock, unit: Unit) -> disk.Tree:
+        """The tree after one run of the guard. It neither reads nor changes anything but links and trial files."""
+        read = {path: data for path, data in tree.items() if self._is_read_by_the_guard(path)}
+        others = {path: data for path, data in tree.items() if path not in read}
+        slots = tuple(path for path in others if path.rpartition("/")[2] in {"a", "b"})
+        key = (frozenset(read.items()), slots, mode, clock, unit)
+        if key not in self._guarded:
+            self.host.put(tree)
+            ran = self.host.guard(mode, clock, unit)
+            assert ran.status == 0, ran
+            found = self.host.tree()
+            after = {path: data for path, data in found.items() if self._is_read_by_the_guard(path)}
+            assert {path: data for path, data in found.items() if path not in after} == others, "the guard touched more"
+            self._guarded[key] = after
+            self.guard_runs += 1
+        return {**others, **self._guarded[key]}
+
+    def settled(self, tree: disk.Tree, clock: settle.Clock, before: View) -> disk.Tree:
+        """The tree after settling, looked at after every operation; settling again changes nothing (I9)."""
+        key = (frozenset(tree.items()), clock, before.floor)
+        if key not in self._settled:
+            self.host.put(tree)
+            self.settlings += 1
+            self.host.settle(clock, lambda: self._step(before))
+            self._settled[key] = self.host.tree()
+            assert self.host.settle(clock, lambda: None) == [], "I9: settling again did something"
+        return self._settled[key]
+
+    def _step(self, before: View) -> None:
+        check_always(self.host, self.host.tree(), before)
+
+    def follow(self, tree: disk.Tree, scenario: Scenario, timing: Timing, order: str, before: View) -> None:
+        """From a crash to the end: the guard, settling, and where the trial goes on, both of its ends."""
+        crashed = view(self.host, tree)
+        entry = tree[self.host.product.entrypoint]
+        unit = RUNS
+        for mode, unit in ORDERS[order]:  # the last unit is what the guard saw
+            tree = self.guard(tree, mode, timing.now, unit)
+            check_always(self.host, tree, before)
+        tree = self.settled(tree, timing.now, before)
+        end = expected(crashed, scenario, timing, unit, entry)
+        self.check_end(tree, end, crashed, scenario)
+        if end.how == "await":
+            self.go_on(tree, scenario, timing, crashed)
+        else:
+            self.check_quiet(tree, timing.now)
+
+    def go_on(self, tree: disk.Tree, scenario: Scenario, timing: Timing, crashed: View) -> None:
+        """A trial that goes on ends in both ways: nobody confirms, or somebody does."""
+        renewed = self.guard(tree, "tick", timing.now, RUNS)  # in a new boot the guard gives it its length again
+        passed = Expected("rolled-back", frozenset({"deadline-passed"}))
+        for late in (renewed, self.guard(renewed, "tick", timing.over, RUNS)):
+            self.check_end(self.settled(late, timing.over, crashed), passed, crashed, scenario)
+        self.host.put(tree)
+        look = self.host.look(timing.now)
+        assert look.settlement.trial is not None
+        end = plans.End(codes.OK, "somebody confirmed", scenarios.AT)
+        plan = plans.plan_confirm(self.host.product, look.state, look.settlement.trial, end)
+        self.host.apply(plan, "confirm", lambda: self._step(crashed), {})
+        confirmed = self.host.tree()
+        self.check_end(confirmed, Expected("confirmed", frozenset({"ok"})), crashed, scenario)
+        self.check_quiet(confirmed, timing.over)
+
+    def check_quiet(self, tree: disk.Tree, clock: settle.Clock) -> None:
+        """After the end the guard changes nothing, whenever it is run; a missing `current` it makes once."""
+        if view(self.host, tree).current is None:
+            tree = self.guard(tree, "start", clock, STOPPED)
+        for mode, unit in (("start", STOPPED), ("tick", RUNS), ("failed", FAILED)):
+            assert self.guard(tree, mode, clock, unit) == tree, f"guard {mode} changed a host at rest"
+
+    def check_end(self, tree: disk.Tree, end: Expected, crashed: View, scenario: Scenario) -> None:
+        """What is left when everything is settled."""
+        how = end.how
+        now = check_always(self.host, tree, crashed)
+        if how == "await":
+            assert now.record == "trial"
+            assert (now.current, now.good) == (scenario.trial.to_slot, scenario.trial.from_slot)
+            assert now.last == crashed.last
+            return
+        assert now.record == "none", f"{how}, but {now.record} is left"
+        assert now.current in {now.good, None}, f"{how}, but current is {now.current} and good is {now.good}"
+        if how == "none":
+            assert (now.last, now.failed, now.floor) == (crashed.last, crashed.failed, crashed.floor)
+            assert now.current is not None or crashed.current is None
+            return
+        assert now.current is not None
+        assert now.last is not None
+        assert now.last["state"] == how, f"{how} was expected, {now.last} is recorded"
+        assert now.last["to"] == "1.1.0"
+        assert now.last["why"]
+        assert now.last["code"] in end.codes, f"the code is {now.last['code']}, not one of {set(end.codes)}"
+        if how == "confirmed":
+            assert (now.good, now.floor) == ("b", 2)
+            assert "1.1.0" not in now.failed
+            return
+        assert (now.good, now.floor) == ("a", crashed.floor)
+        assert ("1.1.0" in now.failed) == (how == "rolled-back"), now.failed
+        if how == "rolled-back":
+            failure = now.failed["1.1.0"]
+            assert (failure["code"], failure["why"]) == (now.last["code"], now.last["why"])
+            assert failure["sha256"] == values.digest("1.1.0")
+
+    def next_update(self, tree: disk.Tree, clock: settle.Clock) -> None:
+        """Whatever a crash left lying about, the next update goes through."""
+        self.host.put(tree)
+        before = view(self.host, tree)
+        product = self.host.product
+        if before.current is None or not tree[product.entrypoint].startswith(disk.LINK):
+            plan = plans.plan_adopt(product, self.host.look(clock).state, values.record("by-hand"), plans.ENTRYPOINT)
+            self.host.apply(plan, "adopt", lambda: self._step(before), scenarios.SOURCES)
+        found = self.host.look(clock).state
+        assert found.current is not None
+        plan = plans.plan_stage(product, found, values.record("1.1.0"), 9)
+        self.host.apply(plan, "stage", lambda: self._step(before), scenarios.SOURCES)
+        again = values.TRIAL._replace(
+            trial_id="0123456789abcdef", from_slot=found.current, to_slot=plans.free_slot(found), boot_id=clock.boot_id
+        )
+        self.host.apply(plans.plan_swap(product, again), "swap", lambda: self._step(before), {})
+        look = self.host.look(settle.Clock(again.deadline_s - 1, clock.boot_id))
+        assert look.settlement == settle.Settlement(settle.Action.AWAIT, codes.TRIAL_PENDING, again)
+        end = plans.End(codes.OK, "confirmed", scenarios.AT)
+        self.host.apply(plans.plan_confirm(product, look.state, again, end), "confirm", lambda: self._step(before), {})
+        after = view(self.host, self.host.tree())
+        assert (after.current, after.good, after.record) == (again.to_slot, again.to_slot, "none")
+        assert after.last is not None
+        assert (after.last["id"], after.last["state"]) == (again.trial_id, "confirmed")
+        assert isinstance(self.host.look(clock).state.update, records.Update)
