@@ -9,14 +9,16 @@ Rules:
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
-from typing import Any, Callable, List, Optional, Tuple
+import types
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple
 
 from slotcore import codes
 from slotward import answers
+
+if TYPE_CHECKING:
+    import argparse
 
 EXITS = """exit status:
   0  done, or nothing to do
@@ -35,7 +37,7 @@ TARGET_HELP = (
     "- reads standard input"
 )
 
-Adder = Callable[[argparse.ArgumentParser], None]
+Adder = Callable[["argparse.ArgumentParser"], None]
 
 
 def _confirm_flags(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +90,7 @@ def _upgrade_flags(parser: argparse.ArgumentParser) -> None:
         "--no-smoke", action="store_true", help="skip the look at the staged program and its smoke test"
     )
     parser.add_argument("--id", metavar="ID", help="the trial's id (16 hexadecimal digits), chosen by the caller")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help="==SUPPRESS==")
 
 
 def _setup_flags(parser: argparse.ArgumentParser) -> None:
@@ -186,6 +188,8 @@ COMMANDS: Tuple[Tuple[str, str, str, str, Adder], ...] = (
 
 def overview() -> argparse.ArgumentParser:
     """What `slotward --help` shows, and what a wrong command name is told."""
+    import argparse
+
     top = argparse.ArgumentParser(
         prog="slotward",
         usage="slotward [--config FILE] COMMAND ... (slotward COMMAND --help explains one)",
@@ -203,6 +207,8 @@ def overview() -> argparse.ArgumentParser:
 
 def parser_of(command: str) -> argparse.ArgumentParser:
     """The flags of one command; only its own parser is built, since every start pays for it."""
+    import argparse
+
     name, _module, line, more, flags = next(row for row in COMMANDS if row[0] == command)
     parser = argparse.ArgumentParser(
         prog=f"slotward {name}",
@@ -215,6 +221,27 @@ def parser_of(command: str) -> argparse.ArgumentParser:
     parser.add_argument("--product", default="slotward", metavar="NAME", help="the product (default: the agent itself)")
     flags(parser)
     return parser
+
+
+# commands whose flags all have a default, and those defaults
+PLAIN = {"version": {}, "node": {}, "doctor": {}, "settle": {}, "update": {"clear_failed": None}}
+
+
+def parse_plain(argv: List[str]) -> Optional[types.SimpleNamespace]:
+    """A plain command with at most `--config FILE` and `--json`, read without argparse; None for anything else."""
+    found: dict[str, Any] = {"config": DEFAULT_CONFIG, "json": False, "product": "slotward"}
+    words = list(argv)
+    if words[:1] == ["--config"] and len(words) > 2:
+        found["config"], words = words[1], words[2:]
+    if not words or words[0] not in PLAIN:
+        return None
+    found.update(PLAIN[words[0]], command=words[0])
+    words = words[1:]
+    if words[:1] == ["--config"] and len(words) > 1:
+        found["config"], words = words[1], words[2:]
+    if words == ["--json"]:
+        found["json"], words = True, []
+    return None if words else types.SimpleNamespace(**found)
 
 
 def parse(argv: List[str]) -> argparse.Namespace:
@@ -230,7 +257,16 @@ def parse(argv: List[str]) -> argparse.Namespace:
     return args
 
 
-def _run(args: argparse.Namespace) -> answers.Answer:
+def _ask_early(command: str) -> Any:
+    """For `update`: have systemd at work on the answer while this process still imports what it needs."""
+    if command != "update":
+        return None
+    from slotward import asking
+
+    return asking.Question("slotward.service", ("ActiveState", "SubState", "MainPID", "NRestarts"))
+
+
+def _run(args: Any) -> answers.Answer:
     import importlib
 
     if args.product != "slotward":
@@ -245,8 +281,14 @@ def _run(args: argparse.Namespace) -> answers.Answer:
     return answer
 
 
+def _as_json(answer: answers.Answer) -> str:
+    import json
+
+    return json.dumps(answer.json, sort_keys=True)
+
+
 def _print(answer: answers.Answer, as_json: bool) -> None:
-    text = json.dumps(answer.json, sort_keys=True) if as_json else "\n".join(answer.lines)
+    text = _as_json(answer) if as_json else "\n".join(answer.lines)
     if not text:
         return
     stream = (
@@ -265,7 +307,9 @@ def main(argv: List[str]) -> int:
         from slotward import release_cmd
 
         return int(release_cmd.main(argv[1:]))
-    args = parse(argv)
+    plain = parse_plain(argv)
+    args: Any = parse(argv) if plain is None else plain
+    args.asked = _ask_early(args.command)
     answer: Optional[answers.Answer] = None
     try:
         answer = _run(args)
@@ -276,6 +320,10 @@ def main(argv: List[str]) -> int:
             codes.Refusal(codes.NOT_ROOT, f"cannot reach {error.filename}: {error.strerror}; run it as root")
         )
         answer = answers.of_error(args.product, refusal)
+    except OSError as error:
+        text = f"{error.filename or args.command}: {error.strerror or error}"
+        failed = answers.base(args.product, "failed", codes.OS_ERROR, text)
+        answer = answers.Answer(answers.FAILED, failed, [f"failed ({codes.OS_ERROR}): {text}"])
     except KeyboardInterrupt:
         print("interrupted; a trial that has begun goes on, see `slotward update`", file=sys.stderr)
         return answers.FAILED

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
+from typing import TYPE_CHECKING
 
 from slotcore import codes
 from slotward import answers, lock, manager, own
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def run(args: argparse.Namespace) -> answers.Answer:

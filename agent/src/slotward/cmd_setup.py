@@ -10,10 +10,9 @@ Rules:
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from slotcore import checks, codes, ops, plans, records, settle, signatures
 from slotcore import manifest as manifests
@@ -32,6 +31,9 @@ from slotward import (
     systemd,
     units,
 )
+
+if TYPE_CHECKING:
+    import argparse
 
 DIRECTORY_MODE = 0o755
 PRIVATE_MODE = 0o700

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
-from typing import Any, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status
 from slotcore import product as products
 from slotward import answers, effects, lock, manager, own, process
+
+if TYPE_CHECKING:
+    import argparse
 
 POLL_S = 0.1
 BUSY_S = 10.0
@@ -112,7 +114,7 @@ def _wait_for_proof(
         pending = seen.settlement.trial
         if pending is None:
             raise effects.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending")
-        shown = systemd.show(product.unit, process.UNIT_PROPERTIES)
+        shown = systemd.show(product.unit, status.UNIT_PROPERTIES)
         facts = process.facts(product, pending.to_slot, shown)
         swapped_s = pending.deadline_s - pending.length_s
         found = proof.check(facts, swapped_s, product.settle_s, pending.to_sha256)

@@ -3,39 +3,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, List, Tuple
 
-from slotcore import codes, ops, records, status
+from slotcore import codes, records, settle, status
 from slotcore import product as products
-from slotward import answers, build_info, host, lock, own
+from slotward import answers, host, lock, looking, own
 
-
-def _unit(product: products.Product) -> status.Unit:
-    from slotward import process, systemd
-
-    try:
-        return process.unit_of(systemd.show(product.unit, process.UNIT_PROPERTIES))
-    except (OSError, codes.Refused, codes.Retryable):
-        return status.Unit()
-
-
-def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str, int]:
-    """What this host runs: the current slot's record, else this very program."""
-    entry = slots.get(current)
-    if entry is not None:
-        return entry.version, entry.sequence
-    return build_info.VERSION, build_info.SEQUENCE
-
-
-def look(setup: own.Setup) -> Dict[str, Any]:
-    """The answer of `update --json`, from one look; changes nothing and takes no lock."""
-    product = setup.product
-    state = host.read_state(product)
-    version, sequence = running(state.slots, state.current or "")
-    seen = status.Host(version, sequence, _unit(product), lock.holder(product), setup.problems)
-    return status.as_json(product, state, host.clock(), seen)
+if TYPE_CHECKING:
+    import argparse
 
 
 def run(args: argparse.Namespace) -> answers.Answer:
@@ -45,14 +21,12 @@ def run(args: argparse.Namespace) -> answers.Answer:
         return _clear(setup.product, args.clear_failed)
     if os.geteuid() == 0:
         _settle_if_due(setup.product)
-    answer = look(setup)
+    answer = looking.look(setup, args.asked or looking.ask(setup.product.unit))
     return answers.Answer(answers.DONE, answer, status.lines(answer, setup.product.entrypoint))
 
 
 def _settle_if_due(product: products.Product) -> None:
     """Finish what a crash left, when nobody else is at it; the answer then shows the state after it."""
-    from slotcore import settle
-
     state = host.read_state(product)
     if settle.decide(state, host.clock()).action in (settle.Action.NONE, settle.Action.AWAIT):
         return
@@ -68,6 +42,7 @@ def _settle_if_due(product: products.Product) -> None:
 
 
 def _clear(product: products.Product, version: str) -> answers.Answer:
+    from slotcore import ops
     from slotward import manager
 
     if os.geteuid() != 0:

@@ -9,15 +9,17 @@ Rules:
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from slotcore import checks, codes, records, settle, status, trial
 from slotward import answers, build_info, cmd_trial, effects, host, lock, manager, own, prepare
+
+if TYPE_CHECKING:
+    import argparse
 
 _ID = re.compile(r"[0-9a-f]{16}")
 WAIT_POLL_S = 0.5

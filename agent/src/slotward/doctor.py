@@ -8,12 +8,14 @@ Rules:
 
 from __future__ import annotations
 
-import argparse
 import os
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
-from slotward import answers, cmd_trial, cmd_update, host, own
+from slotward import answers, cmd_trial, host, looking, own
+
+if TYPE_CHECKING:
+    import argparse
 
 
 class Finding(NamedTuple):
@@ -161,7 +163,7 @@ def _gather(setup: own.Setup) -> Seen:
 
     product = setup.product
     return Seen(
-        answer=cmd_update.look(setup),
+        answer=looking.look(setup, looking.ask(product.unit)),
         entrypoint=product.entrypoint,
         entrypoint_kind=host.entrypoint_kind(product),
         current=product.path("current"),

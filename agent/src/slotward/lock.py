@@ -47,11 +47,19 @@ def _busy(product: products.Product) -> codes.Retryable:
     )
 
 
+def _open(product: products.Product) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(product.path("lock"), flags, 0o644)
+    except FileNotFoundError:
+        text = f"there is no {product.slots_dir}: run `slotward setup` first"
+        raise codes.Refused(codes.Refusal(codes.GUARD_NOT_INSTALLED, text)) from None
+
+
 @contextlib.contextmanager
 def held(product: products.Product, what: str) -> Iterator[None]:
     """Hold the lock while changing the slots directory; raises Retryable `in-progress` at once when it is taken."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(product.path("lock"), flags, 0o644)
+    descriptor = _open(product)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

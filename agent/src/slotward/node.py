@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import select
@@ -18,10 +17,13 @@ import signal
 import socket
 import stat
 import sys
-from typing import Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from slotcore import settle
-from slotward import answers, build_info, cmd_update, host, own
+from slotward import answers, build_info, host, looking, own
+
+if TYPE_CHECKING:
+    import argparse
 
 # sd-daemon(3) priorities, read by journald from the start of a line
 WARNING, NOTICE, INFO = "<4>", "<5>", "<6>"
@@ -165,7 +167,8 @@ class Node:
             "sha256": self._digest,
         }
         try:
-            return dict(cmd_update.look(own.load(self._setup.config_path)), running=running)
+            setup = own.load(self._setup.config_path)
+            return dict(looking.look(setup, looking.ask(setup.product.unit)), running=running)
         except OSError as error:
             return dict(answers.base(self._setup.product.name, "failed", message=str(error)), running=running)
 

@@ -13,22 +13,7 @@ from slotcore import product as products
 from slotcore import proof, status
 from slotward import host
 
-UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts")
 _MAX_STATUS = 1 << 20
-
-
-def unit_of(shown: Mapping[str, str]) -> status.Unit:
-    """The unit's state from systemd's properties; unknown where systemd did not answer."""
-    return status.Unit(
-        active=shown.get("ActiveState", "unknown"),
-        sub=shown.get("SubState", ""),
-        main_pid=_number(shown.get("MainPID", "0")),
-        restarts=_number(shown.get("NRestarts", "0")),
-    )
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0
 
 
 def started_s(pid: int) -> Optional[float]:
@@ -80,7 +65,7 @@ def ask_status(path: str, timeout_s: float = 1.0) -> Tuple[Optional[str], Option
 
 def facts(product: products.Product, slot: str, shown: Mapping[str, str]) -> proof.Facts:
     """Everything that the proof for `slot` is decided on."""
-    unit = unit_of(shown)
+    unit = status.unit_of(shown)
     wanted = os.stat(product.path(slot))
     running = unit.main_pid > 0
     exe_is_slot = running and _same_file(f"/proc/{unit.main_pid}/exe", wanted)

@@ -48,6 +48,7 @@ def make_directory(path: str) -> None:
 
 
 def make_parents(path: str) -> None:
+    """Make the directories on the way to and with `path`, 0755 whatever the umask."""
     if os.path.isdir(path):
         return
     make_parents(os.path.dirname(path))

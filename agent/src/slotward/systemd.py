@@ -46,7 +46,7 @@ def _failed(argv: Sequence[str], why: str) -> codes.Retryable:
     return codes.Retryable(codes.SYSTEMD_FAILED, f"`{' '.join(argv)}` {why}")
 
 
-def _run(argv: Sequence[str], timeout_s: float) -> "subprocess.CompletedProcess[str]":
+def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     import subprocess
 
     try:

@@ -84,7 +84,7 @@ def _filled(name: str, values: Dict[str, str]) -> str:
 
 
 def _check(product: products.Product, agent: Optional[Agent]) -> None:
-    named: List[Tuple[str, str, "re.Pattern[str]"]] = [
+    named: List[Tuple[str, str, re.Pattern[str]]] = [
         ("name", product.name, _NAME),
         ("unit", product.unit, _UNIT),
         ("slots_dir", product.slots_dir, _PATH),

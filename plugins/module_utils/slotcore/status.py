@@ -8,9 +8,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from . import codes, outcome, proof, records
+from . import codes, outcome, records
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -23,6 +23,23 @@ class Unit(NamedTuple):
     sub: str = ""
     main_pid: int = 0
     restarts: int = 0
+
+
+UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts")
+
+
+def unit_of(shown: Mapping[str, str]) -> Unit:
+    """The unit's state from systemd's properties; unknown where systemd did not answer."""
+    return Unit(
+        active=shown.get("ActiveState", "unknown"),
+        sub=shown.get("SubState", ""),
+        main_pid=_number(shown.get("MainPID", "0")),
+        restarts=_number(shown.get("NRestarts", "0")),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() else 0
 
 
 class Lock(NamedTuple):
@@ -52,6 +69,8 @@ def trial_as_json(
     product: products.Product, state: settles.State, trial: trials.Trial, clock: settles.Clock
 ) -> Dict[str, Any]:
     """A trial in flight, with the time and the boots that it has left and the sources still missing."""
+    from . import proof  # only a trial needs it, and every start pays for what it imports
+
     return {
         "id": trial.trial_id,
         "from": trial.from_version,

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Polls a status socket and prints the longest time (seconds) between two answers: poller.py SOCKET SECONDS."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+
+
+def answers(path: str) -> bool:
+    """Whether the daemon behind the socket answers now."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(1)
+        try:
+            peer.connect(path)
+            return bool(peer.recv(1))
+        except OSError:
+            return False
+
+
+def main() -> None:
+    """Poll until the time is over."""
+    path, seconds = sys.argv[1], float(sys.argv[2])
+    began = last = time.monotonic()
+    longest = 0.0
+    while time.monotonic() - began < seconds:
+        if answers(path):
+            now = time.monotonic()
+            longest = max(longest, now - last)
+            last = now
+        time.sleep(0.004)
+    print(f"{longest:.4f}")
+
+
+main()
