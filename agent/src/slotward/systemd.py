@@ -53,8 +53,7 @@ def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[s
         return subprocess.run(
             list(argv),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             encoding="utf-8",
             errors="replace",
             timeout=timeout_s,
