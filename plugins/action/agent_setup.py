@@ -14,7 +14,7 @@ from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, remote
 class ActionModule(remote.RemoteAction):
     """One host set up."""
 
-    TRANSFERS_FILES = True
+    TRANSFERS_FILES = False  # a directory is made when there is a file to push, not before the first word
 
     def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         """Push the program when the host needs it, then let the host do the rest."""
@@ -33,5 +33,7 @@ class ActionModule(remote.RemoteAction):
             state = "refused" if isinstance(error, codes.Refused) else "failed"
             result.update(remote.failure(product, state, error.code, error.text))
         except remote.Lost as error:
-            result.update(remote.failure(product, "unknown", ansible_glue.UNREACHABLE, "the host cannot be reached: %s" % error))
+            result.update(
+                remote.failure(product, "unknown", ansible_glue.UNREACHABLE, "the host cannot be reached: %s" % error)
+            )
         return result

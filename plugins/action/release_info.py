@@ -25,7 +25,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible has no types
         """Answer what the release says, or why it cannot be trusted."""
         result: Dict[str, Any] = super().run(tmp, task_vars)
         del tmp
-        args = self.validate_argument_spec(argument_spec=release_options.INFO_OPTIONS, mutually_exclusive=[["pins", "sha256"]])[1]
+        args = self.validate_argument_spec(
+            argument_spec=release_options.INFO_OPTIONS, mutually_exclusive=[["pins", "sha256"]]
+        )[1]
         result.update(dict.fromkeys(release_options.INFO_KEYS), changed=False, code=codes.OK)
         try:
             result.update(self._info(args))

@@ -27,7 +27,7 @@ HOST_OPTIONS = ("product", "executable", "config", "src", "stage_only", "adopt",
 class ActionModule(remote.RemoteAction):
     """One host's way to a release."""
 
-    TRANSFERS_FILES = True
+    TRANSFERS_FILES = False  # a directory is made when there is a file to push, not before the first word
 
     def run(self, tmp: Optional[str] = None, task_vars: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
         """Stage, or switch and confirm; answer where the host ended and why."""

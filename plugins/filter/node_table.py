@@ -58,7 +58,9 @@ def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
 def node_table(nodes: Dict[str, Dict[str, Any]]) -> List[str]:
     """The table's lines, each column as wide as its widest cell."""
     if not isinstance(nodes, dict):
-        raise AnsibleFilterError("node_table takes a dictionary of node_info results by host, not %s" % type(nodes).__name__)
+        raise AnsibleFilterError(
+            "node_table takes a dictionary of node_info results by host, not %s" % type(nodes).__name__
+        )
     rows = [HEADS] + [row(host, node) for host, node in nodes.items()]
     widths = [max(len(cells[column]) for cells in rows) for column in range(len(HEADS))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths)).rstrip() for cells in rows]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import urllib.error
 from typing import Any, Dict, Iterator, List, Optional
 
 from ansible.module_utils.urls import open_url
@@ -38,7 +39,7 @@ def is_ours(executable: str) -> bool:
 def keep(pieces: Iterator[bytes], path: str, sha256: str, name: str) -> None:
     """Write a program to a new file of our own; raises Refused when it is not what it should be."""
     digest = hashlib.sha256()
-    with open(path, "xb") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         for piece in pieces:
             digest.update(piece)
             file.write(piece)
@@ -50,8 +51,7 @@ def read(path: str) -> Iterator[bytes]:
     """A file in pieces."""
     try:
         with open(path, "rb") as file:
-            for block in iter(lambda: file.read(BLOCK), b""):
-                yield block
+            yield from iter(lambda: file.read(BLOCK), b"")
     except OSError as error:
         raise refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
 
@@ -74,6 +74,8 @@ def download(url: str, artifact: Dict[str, Any], params: Dict[str, Any]) -> Iter
                     raise refused(codes.SIZE_MISMATCH, "%s has more than %d bytes" % (url, most))
                 yield block
     except OSError as error:  # HTTP errors, timeouts and TLS failures are OSErrors too
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         raise codes.Retryable(codes.DOWNLOAD_FAILED, "%s cannot be fetched: %s" % (url, error)) from None
 
 

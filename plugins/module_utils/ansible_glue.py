@@ -161,8 +161,12 @@ def before_after(product: str, before: Optional[str], after: Optional[str]) -> D
     def line(version: Optional[str]) -> str:
         return "%s %s\n" % (product, version) if version else ""
 
-    return {"before_header": "%s before" % product, "after_header": "%s after" % product,
-            "before": line(before), "after": line(after)}
+    return {
+        "before_header": "%s before" % product,
+        "after_header": "%s after" % product,
+        "before": line(before),
+        "after": line(after),
+    }
 
 
 def finish(module: AnsibleModule, answer: Answer, result: Dict[str, Any], changed: bool) -> None:
@@ -212,11 +216,17 @@ def trial_by_id(answer: Answer, trial_id: str) -> Answer:
         known.update({"from": last["from"], "to": last["to"]})
         return Answer(0 if last["state"] == "confirmed" else 6, known)
     elif trial:
-        known.update(trial=trial, state="refused", code=codes.WRONG_TRIAL,
-                     message="trial %s is pending, not %s" % (trial["id"], trial_id))
+        known.update(
+            trial=trial,
+            state="refused",
+            code=codes.WRONG_TRIAL,
+            message="trial %s is pending, not %s" % (trial["id"], trial_id),
+        )
         return Answer(3, known)
     else:
-        known.update(state="refused", code=codes.NO_TRIAL, message="no trial is pending, and %s is not the last one" % trial_id)
+        known.update(
+            state="refused", code=codes.NO_TRIAL, message="no trial is pending, and %s is not the last one" % trial_id
+        )
         return Answer(3, known)
     known.update({"from": trial["from"], "to": trial["to"], "sequence": trial["sequence"]})
     return Answer(0, known)

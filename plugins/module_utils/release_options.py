@@ -18,6 +18,17 @@ INFO_OPTIONS: Dict[str, Dict[str, Any]] = {
 }
 
 INFO_KEYS = (
-    "product", "version", "sequence", "channel", "min_from", "issued_at", "expires_at", "expired", "release_keys", "signers",
-    "verified", "artifacts", "target",
+    "product",
+    "version",
+    "sequence",
+    "channel",
+    "min_from",
+    "issued_at",
+    "expires_at",
+    "expired",
+    "release_keys",
+    "signers",
+    "verified",
+    "artifacts",
+    "target",
 )

@@ -51,8 +51,7 @@ def chunks(path: str) -> Iterator[bytes]:
     """A file in pieces; raises Refused when it cannot be read."""
     try:
         with open(path, "rb") as file:
-            for piece in iter(lambda: file.read(CHUNK), b""):
-                yield piece
+            yield from iter(lambda: file.read(CHUNK), b"")
     except OSError as error:
         raise _refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
 
@@ -82,7 +81,9 @@ def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
     for spec in params["artifacts"]:
         path, platform = _split(spec)
         if not platform:
-            text = "%s does not say for which platform it is: name it <product>_<version>_<os>_<arch> or give FILE:os-arch"
+            text = (
+                "%s does not say for which platform it is: name it <product>_<version>_<os>_<arch> or give FILE:os-arch"
+            )
             raise _refused(codes.BAD_RELEASE, text % path)
         sha256, size = release.measure(chunks(path))
         found.append((path, release.artifact(params["product"], params["version"], platform, sha256, size)))

@@ -126,7 +126,11 @@ def _why(unit: Dict[str, Any], verdict: Dict[str, Any], pid: int, path: str) -> 
         return "no answer on the status socket %s" % path
     if pid != unit.get("main_pid"):
         return "process %d answers on %s, and the main process of %s is %s" % (
-            pid, path, unit.get("name"), unit.get("main_pid"))
+            pid,
+            path,
+            unit.get("name"),
+            unit.get("main_pid"),
+        )
     if verdict["running_sha256"] != verdict["slot_sha256"]:
         return "process %d runs %s, and %s should run" % (pid, verdict["running_sha256"], verdict["slot_sha256"])
     return None

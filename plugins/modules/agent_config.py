@@ -189,8 +189,10 @@ def plan(params: Dict[str, Any], old: Optional[bytes]) -> str:
     sections = {toml.TOP: wanted(params["top"]), config.UPDATE: wanted(params["update"])}
     path = params["path"]
     if old is None:
-        sections = {name: {key: value for key, value in values.items() if value is not None}
-                    for name, values in sections.items()}
+        sections = {
+            name: {key: value for key, value in values.items() if value is not None}
+            for name, values in sections.items()
+        }
         text = toml_edit.render(sections, HEADER)
     else:
         text = toml_edit.replace_sections(toml.parse(old, path).text, sections, path)
@@ -240,8 +242,12 @@ def main() -> None:
     before = "" if old is None else old.decode("utf-8")
     result["diff"] = [
         {"before_header": path, "after_header": path, "before": before, "after": data.decode("utf-8")},
-        {"before_header": path, "after_header": path, "before": "" if old is None else "mode %04o\n" % mode,
-         "after": "mode %04o\n" % MODE},
+        {
+            "before_header": path,
+            "after_header": path,
+            "before": "" if old is None else "mode %04o\n" % mode,
+            "after": "mode %04o\n" % MODE,
+        },
     ]
     if result["changed"] and not module.check_mode:
         try:

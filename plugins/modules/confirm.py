@@ -71,7 +71,8 @@ product:
   type: str
   sample: slotward
 state:
-  description: V(confirmed) when the trial is over and has passed; V(trial) while a source is missing; else how it ended.
+  description:
+    - V(confirmed) when the trial is over and has passed, V(trial) while a source is missing, else how it ended.
   returned: always
   type: str
   sample: confirmed

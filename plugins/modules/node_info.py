@@ -225,7 +225,7 @@ def missing(module: AnsibleModule) -> List[str]:
     """What the agent needs and the host's own Python does not have."""
     if not os.access(PYTHON, os.X_OK):
         return ["python3"] + list(LIBRARIES)
-    rc, out, err = module.run_command([PYTHON, "-I", "-c", LOOK_FOR], handle_exceptions=False)
+    rc, out, _err = module.run_command([PYTHON, "-I", "-c", LOOK_FOR], handle_exceptions=False)
     return out.split() if rc == 0 else list(LIBRARIES)
 
 
@@ -242,8 +242,10 @@ def host(module: AnsibleModule) -> Dict[str, Any]:
 def look(module: AnsibleModule) -> Dict[str, Any]:
     """One look at the agent's state, with every key whatever it is."""
     there = ansible_glue.installed(module.params)
-    answer = ansible_glue.ask(module, ["update"]) if there else ansible_glue.broken(
-        ansible_glue.NOT_INSTALLED, "no agent at %s" % module.params["executable"], "absent"
+    answer = (
+        ansible_glue.ask(module, ["update"])
+        if there
+        else ansible_glue.broken(ansible_glue.NOT_INSTALLED, "no agent at %s" % module.params["executable"], "absent")
     )
     data = answer.data
     found: Dict[str, Any] = {key: data.get(key) for key in KEYS}

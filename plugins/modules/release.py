@@ -169,7 +169,11 @@ def main() -> None:
         module.fail_json(msg=error.text, **result)
     path = planned.manifest_path
     result["diff"] = {"before_header": path, "after_header": path, "before": before, "after": after}
-    result["msg"] = "%s %s has %d signatures" % (module.params["product"], module.params["version"], result["release"]["signatures"])
+    result["msg"] = "%s %s has %d signatures" % (
+        module.params["product"],
+        module.params["version"],
+        result["release"]["signatures"],
+    )
     module.exit_json(**result)
 
 

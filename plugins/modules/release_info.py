@@ -174,7 +174,9 @@ from ansible_collections.slotward.fleet.plugins.module_utils.release_options imp
 
 def main() -> None:
     """Say that this must not be called: the action plugin answers in its place."""
-    module = AnsibleModule(argument_spec=INFO_OPTIONS, mutually_exclusive=[["pins", "sha256"]], supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=INFO_OPTIONS, mutually_exclusive=[["pins", "sha256"]], supports_check_mode=True
+    )
     module.fail_json(msg="release_info runs as an action plugin on the controller; it cannot be called as a module")
 
 

@@ -55,7 +55,9 @@ product:
   type: str
   sample: slotward
 state:
-  description: V(rolled-back) when the trial was taken back and the good version runs; V(rollback-failed) when it does not; V(idle) and the like when no trial was pending.
+  description:
+    - V(rolled-back) when the trial was taken back and the good version runs, V(rollback-failed) when it does not.
+    - V(idle) and the like when no trial was pending.
   returned: always
   type: str
   sample: rolled-back

@@ -40,7 +40,9 @@ class Step(NamedTuple):
 def for_host(target: Dict[str, Any], platform: str) -> Dict[str, Any]:
     """The target without what this host does not need; all platforms when it has none, so that the refusal can name them."""
     own = {name: entry for name, entry in target["artifacts"].items() if name == platform}
-    return dict({key: value for key, value in target.items() if key != "directory"}, artifacts=own or target["artifacts"])
+    return dict(
+        {key: value for key, value in target.items() if key != "directory"}, artifacts=own or target["artifacts"]
+    )
 
 
 def from_url(target: Dict[str, Any], url: str) -> Dict[str, Any]:
@@ -122,9 +124,12 @@ def merged(begun: Result, answer: Result, waited_s: float) -> Result:
         result.update(_unheard(begun, answer, waited_s))
     else:
         result.update({key: answer[key] for key, _unknown in ansible_glue.ANSWER_KEYS if answer.get(key) is not None})
-        result.update({key: answer.get(key) for key in ("code", "reason", "deadline_s", "boots_left", "missing", "retry")})
+        result.update(
+            {key: answer.get(key) for key in ("code", "reason", "deadline_s", "boots_left", "missing", "retry")}
+        )
         result["digests"] = {
-            side: (begun.get("digests") or {}).get(side) or (answer.get("digests") or {}).get(side) for side in ("from", "to")
+            side: (begun.get("digests") or {}).get(side) or (answer.get("digests") or {}).get(side)
+            for side in ("from", "to")
         }
         result["msg"] = answer.get("msg") or result["state"]
     return ended(result, bool(begun.get("changed") or answer.get("changed")))
@@ -145,11 +150,16 @@ def _unheard(begun: Result, answer: Result, waited_s: float) -> Result:
     """Nothing was heard after the switch, or not even of the switch."""
     known = begun.get("deadline_s")
     if is_lost(begun):
-        text = "not confirmed: the host was not heard of for %d s, so whether %s is on trial is not known" % (waited_s, begun["to"])
+        text = "not confirmed: the host was not heard of for %d s, so whether %s is on trial is not known" % (
+            waited_s,
+            begun["to"],
+        )
         state, left = UNKNOWN, None
     else:
         text = "not confirmed: %s is on trial and the host was not heard of for %d s" % (begun["to"], waited_s)
         state, left = TRIAL, max(0, int(known - waited_s)) if known is not None else None
-    text += "; it goes back by itself unless somebody confirms trial %s in time, and the next run tells how it ended (%s)" % (
-        begun["trial_id"], answer["reason"])
+    text += (
+        "; it goes back by itself unless somebody confirms trial %s in time, and the next run tells how it ended (%s)"
+        % (begun["trial_id"], answer["reason"])
+    )
     return {"state": state, "code": codes.NOT_CONFIRMED, "reason": text, "msg": text, "deadline_s": left}

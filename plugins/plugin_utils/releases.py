@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import time
+import urllib.error
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ansible.module_utils.urls import open_url
@@ -53,7 +54,9 @@ def _fetch(url: str, allow_http: bool, ca_file: Optional[str]) -> bytes:
         with open_url(url, timeout=TIMEOUT_S, ca_path=ca_file, http_agent="slotward-fleet") as answer:
             data: bytes = answer.read(manifest.MAX_PUBLISHED + 1)
     except OSError as error:  # HTTPError and URLError are OSErrors, as are timeouts and TLS failures
-        raise codes.Retryable(codes.DOWNLOAD_FAILED, "%s cannot be fetched: %s" % (url, error)) from error
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+        raise codes.Retryable(codes.DOWNLOAD_FAILED, "%s cannot be fetched: %s" % (url, error)) from None
     return data
 
 
@@ -72,7 +75,10 @@ def _check(published: bytes, pins: Sequence[str], threshold: int) -> signatures.
         if bad:
             raise refuse(codes.BAD_KEY, "%s is not a pin: expected sha256/<base64 of 32 bytes>" % ascii(bad[0]))
         if not 1 <= threshold <= len(set(pins)):
-            raise refuse(codes.TOO_FEW_SIGNATURES, "threshold is %d, and %d distinct pins are given" % (threshold, len(set(pins))))
+            raise refuse(
+                codes.TOO_FEW_SIGNATURES,
+                "threshold is %d, and %d distinct pins are given" % (threshold, len(set(pins))),
+            )
         verdict = signatures.verify_release(published, tuple(pins), threshold)
         if isinstance(verdict, codes.Refusal):
             raise codes.Refused(verdict)
@@ -101,10 +107,11 @@ def read(
 
     """
     place = location.rstrip("/")
-    if is_url(place):
-        published = _fetch("%s/%s" % (place, MANIFEST), allow_http, ca_file)
-    else:
-        published = _read(os.path.join(place, MANIFEST))
+    published = (
+        _fetch("%s/%s" % (place, MANIFEST), allow_http, ca_file)
+        if is_url(place)
+        else _read(os.path.join(place, MANIFEST))
+    )
     verified = _check(published, pins, threshold)
     body = verified.manifest
     if product and body.product != product:
@@ -112,7 +119,9 @@ def read(
     if version and body.version != version:
         raise refuse(codes.WRONG_VERSION, "%s releases %s %s, not %s" % (location, body.product, body.version, version))
     if pins and body.expires_at <= time.time():
-        raise refuse(codes.EXPIRED, "the release manifest expired at %s: sign it again" % rfc3339.render(body.expires_at))
+        raise refuse(
+            codes.EXPIRED, "the release manifest expired at %s: sign it again" % rfc3339.render(body.expires_at)
+        )
     url = place if is_url(place) else None
     return Release(body, published.decode("utf-8"), verified.signers, None if url else os.path.abspath(place), url)
 
@@ -169,14 +178,18 @@ def describe(release: Release, url: Optional[str] = None) -> Dict[str, Any]:
     }
 
 
-def by_digest(location: str, digests: Dict[str, str], product: str, version: Optional[str], url: Optional[str]) -> Dict[str, Any]:
+def by_digest(
+    location: str, digests: Dict[str, str], product: str, version: Optional[str], url: Optional[str]
+) -> Dict[str, Any]:
     """What ``release_info`` returns of a release that is trusted by digests given for each architecture.
 
     A manifest in a directory is handed on for later, after its digests were compared; behind a URL nothing is asked for.
     """
     bad = [value for value in digests.values() if not _HEX64.fullmatch(str(value).lower())]
     if bad or not digests:
-        raise refuse(codes.BAD_DIGEST, "%s is not a SHA-256 in hexadecimal" % ascii(bad[0]) if bad else "no SHA-256 is given")
+        raise refuse(
+            codes.BAD_DIGEST, "%s is not a SHA-256 in hexadecimal" % ascii(bad[0]) if bad else "no SHA-256 is given"
+        )
     wanted = {"linux-%s" % arch: str(value).lower() for arch, value in digests.items()}
     place = location.rstrip("/")
     if not is_url(place) and os.path.exists(os.path.join(place, MANIFEST)):
@@ -185,14 +198,19 @@ def by_digest(location: str, digests: Dict[str, str], product: str, version: Opt
         for platform, sha256 in wanted.items():
             entry = info["target"]["artifacts"].get(platform) or {"sha256": "none"}
             if entry["sha256"] != sha256:
-                raise refuse(codes.DIGEST_MISMATCH, "%s: %s has SHA-256 %s, not %s" % (place, platform, entry["sha256"], sha256))
-        info["target"]["artifacts"] = {name: entry for name, entry in info["target"]["artifacts"].items() if name in wanted}
+                raise refuse(
+                    codes.DIGEST_MISMATCH, "%s: %s has SHA-256 %s, not %s" % (place, platform, entry["sha256"], sha256)
+                )
+        info["target"]["artifacts"] = {
+            name: entry for name, entry in info["target"]["artifacts"].items() if name in wanted
+        }
         return info
     if not version:
         raise refuse(codes.NOT_A_RELEASE, "%s has no %s that could be read, so give the version" % (location, MANIFEST))
     base = (url or (place if is_url(place) else "")).rstrip("/")
     entries = {
-        platform: _nameless(targets.artifact_name(product, version, platform), sha256, base) for platform, sha256 in wanted.items()
+        platform: _nameless(targets.artifact_name(product, version, platform), sha256, base)
+        for platform, sha256 in wanted.items()
     }
     return {
         "product": product,
@@ -230,5 +248,8 @@ def local_artifact(directory: str, entry: Dict[str, Any]) -> str:
     if entry["size"] is not None and size != entry["size"]:
         raise refuse(codes.SIZE_MISMATCH, "%s has %d bytes, the manifest says %d" % (path, size, entry["size"]))
     if digest.hexdigest() != entry["sha256"]:
-        raise refuse(codes.DIGEST_MISMATCH, "%s has SHA-256 %s, the manifest says %s" % (path, digest.hexdigest(), entry["sha256"]))
+        raise refuse(
+            codes.DIGEST_MISMATCH,
+            "%s has SHA-256 %s, the manifest says %s" % (path, digest.hexdigest(), entry["sha256"]),
+        )
     return path

@@ -85,11 +85,11 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
                 self._connection.reset()
         except (AnsibleConnectionFailure, NotImplementedError, AttributeError, bounded.TooLong):
             self._connection.close()
-        self._connection._shell.tmpdir = None  # noqa: SLF001  # a host that rebooted has lost it
+        self._connection._shell.tmpdir = None  # a host that rebooted has lost it
 
     def push(self, path: str, name: str) -> str:
         """Copy a file from the controller into the task's own directory on the host; its path there."""
-        shell = self._connection._shell  # noqa: SLF001
+        shell = self._connection._shell
         if not shell.tmpdir:
             self._make_tmp_path()
         there: str = shell.join_path(shell.tmpdir, name)
@@ -103,7 +103,8 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
         directory = target.get("directory")
         if not directory:
             raise releases.refuse(
-                codes.CANNOT_READ, "the release lies at a URL; push needs a directory on the controller, or let the hosts download it"
+                codes.CANNOT_READ,
+                "the release lies at a URL; push needs a directory on the controller, or let the hosts download it",
             )
         return self.push(releases.local_artifact(directory, entry), os.path.basename(entry["name"]))
 

@@ -84,8 +84,16 @@ def answer(state: str, code: str = "ok", **more: Any) -> Dict[str, Any]:
 def trial(left_s: int = 30, **more: Any) -> Dict[str, Any]:
     """A trial as the agent shows it; the id is the one that the caller chose."""
     known = {
-        "id": "@ID@", "from": "1.0.0", "to": "1.1.0", "from_slot": "a", "to_slot": "b", "sequence": 2,
-        "left_s": left_s, "length_s": 30, "boots_left": 3, "missing": ["controller"],
+        "id": "@ID@",
+        "from": "1.0.0",
+        "to": "1.1.0",
+        "from_slot": "a",
+        "to_slot": "b",
+        "sequence": 2,
+        "left_s": left_s,
+        "length_s": 30,
+        "boots_left": 3,
+        "missing": ["controller"],
     }
     return {**known, **more}
 
@@ -93,10 +101,21 @@ def trial(left_s: int = 30, **more: Any) -> Dict[str, Any]:
 def target(**more: Any) -> Dict[str, Any]:
     """A target as release_info returns it."""
     artifacts = {
-        "linux-%s" % arch: {"name": "slotward_1.1.0_linux_%s" % arch, "url": "https://r.example/%s" % arch, "sha256": sha, "size": 5}
+        "linux-%s" % arch: {
+            "name": "slotward_1.1.0_linux_%s" % arch,
+            "url": "https://r.example/%s" % arch,
+            "sha256": sha,
+            "size": 5,
+        }
         for arch, sha in SHA.items()
     }
-    known = {"product": "slotward", "version": "1.1.0", "sequence": 2, "manifest": '{"signed": true}', "artifacts": artifacts}
+    known = {
+        "product": "slotward",
+        "version": "1.1.0",
+        "sequence": 2,
+        "manifest": '{"signed": true}',
+        "artifacts": artifacts,
+    }
     return {**known, **more}
 
 
@@ -110,9 +129,11 @@ def run_module(capsys: pytest.CaptureFixture[str]) -> Run:
 
     def run(name: str, check: bool = False, **args: Any) -> Dict[str, Any]:
         module = importlib.import_module(COLLECTION + "modules." + name)
-        with patch_module_args({**args, "_ansible_check_mode": check, "_ansible_diff": True}):
-            with pytest.raises(SystemExit):
-                module.main()
+        with (
+            patch_module_args({**args, "_ansible_check_mode": check, "_ansible_diff": True}),
+            pytest.raises(SystemExit),
+        ):
+            module.main()
         found: Dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
@@ -187,13 +208,26 @@ class Stage:
             "ANSIBLE_CALLBACKS_ENABLED": "results",
             "ANSIBLE_INJECT_FACT_VARS": "false",
             "ANSIBLE_LOCALHOST_WARNING": "false",
+            "ANSIBLE_PIPELINING": "true",
             "RESULTS_FILE": str(results),
         }
-        line = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", str(self._inventory()), path, *options]
+        line = [
+            os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+            "-i",
+            str(self._inventory()),
+            path,
+            *options,
+        ]
         since = time.monotonic()
         done = subprocess.run(
-            [*line, "-e", json.dumps(extra)], env=env, cwd=self.directory, text=True, timeout=120,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+            [*line, "-e", json.dumps(extra)],
+            env=env,
+            cwd=self.directory,
+            text=True,
+            timeout=120,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
         seconds = time.monotonic() - since
         lines = results.read_text().splitlines() if results.exists() else []
@@ -250,14 +284,24 @@ def release(tmp_path: pathlib.Path, keys: Released) -> Callable[..., Released]:
     """Make a release signed by the first keys."""
     writer = importlib.import_module(COLLECTION + "module_utils.release_writer")
 
-    def make(version: str = "1.1.0", sequence: int = 2, signers: int = 2, data: Optional[bytes] = None, **more: Any) -> Released:
+    def make(
+        version: str = "1.1.0", sequence: int = 2, signers: int = 2, data: Optional[bytes] = None, **more: Any
+    ) -> Released:
         artifact = tmp_path / ("slotward_%s_linux_amd64" % version)
         artifact.write_bytes(b"a program" if data is None else data)
         params = {
-            "output": str(tmp_path / "releases"), "product": "slotward", "version": version, "sequence": sequence,
-            "artifacts": [str(artifact)], "keys": [str(path) for path in keys.public],
-            "sign_with": [str(path) for path in keys.private[:signers]], "passphrase": None, "expires_days": 30,
-            "channel": "stable", "min_from": None, **more,
+            "output": str(tmp_path / "releases"),
+            "product": "slotward",
+            "version": version,
+            "sequence": sequence,
+            "artifacts": [str(artifact)],
+            "keys": [str(path) for path in keys.public],
+            "sign_with": [str(path) for path in keys.private[:signers]],
+            "passphrase": None,
+            "expires_days": 30,
+            "channel": "stable",
+            "min_from": None,
+            **more,
         }
         planned = writer.plan(params)
         writer.write(planned)

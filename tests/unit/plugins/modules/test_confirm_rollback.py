@@ -71,11 +71,17 @@ def test_another_trial_is_not_confirmed_in_check_mode_either(agent: Any, run_mod
 
 def test_rollback_hands_on_the_reason_and_returns_the_way_to_retry(agent: Any, run_module: Any, say: Any) -> None:
     """The operator's word goes with it; the exact command comes back."""
-    done = say.answer("rolled-back", "operator", changed=True, from_="1.1.0", to="1.0.0", retry="slotward update --clear-failed 1.1.0")
+    done = say.answer(
+        "rolled-back", "operator", changed=True, from_="1.1.0", to="1.0.0", retry="slotward update --clear-failed 1.1.0"
+    )
     agent.says(rollback=[[0, done]])
     result = run_module("rollback", executable=agent.path, id=ID, why="errors doubled")
     assert agent.commands() == [["rollback", "--id", ID, "--why", "errors doubled", "--json"]]
-    assert (result["state"], result["changed"], result["retry"]) == ("rolled-back", True, "slotward update --clear-failed 1.1.0")
+    assert (result["state"], result["changed"], result["retry"]) == (
+        "rolled-back",
+        True,
+        "slotward update --clear-failed 1.1.0",
+    )
     assert result["diff"]["before"] == "slotward 1.1.0\n"
     assert result["diff"]["after"] == "slotward 1.0.0\n"
 

@@ -18,11 +18,29 @@ DIGEST = "ab" * 32
 
 def seen(say: Any, **more: Any) -> Dict[str, Any]:
     """An `update` answer of a healthy host."""
-    slots = {"in_use": True, "current": "b", "good": "b", "other": "a", "a": None, "b": {"version": "1.1.0", "sha256": DIGEST}}
+    slots = {
+        "in_use": True,
+        "current": "b",
+        "good": "b",
+        "other": "a",
+        "a": None,
+        "b": {"version": "1.1.0", "sha256": DIGEST},
+    }
     unit = {"name": "slotward.service", "active": "active", "sub": "running", "main_pid": os.getpid(), "restarts": 0}
     known = {
-        "version": "1.1.0", "sequence": 2, "floor": 2, "pins": 3, "threshold": 2, "slots": slots, "trial": None, "failed": [],
-        "last": None, "lock": None, "broken": None, "unit": unit, "config_problems": [],
+        "version": "1.1.0",
+        "sequence": 2,
+        "floor": 2,
+        "pins": 3,
+        "threshold": 2,
+        "slots": slots,
+        "trial": None,
+        "failed": [],
+        "last": None,
+        "lock": None,
+        "broken": None,
+        "unit": unit,
+        "config_problems": [],
     }
     found: Dict[str, Any] = say.answer("confirmed", **{**known, **more})
     return found
@@ -74,7 +92,9 @@ def test_nothing_installed(tmp_path: pathlib.Path, run_module: Any) -> None:
     assert node["health"]["ok"] is False
 
 
-def test_the_failed_versions_do_not_make_the_task_fail(agent: Any, run_module: Any, say: Any, status: pathlib.Path) -> None:
+def test_the_failed_versions_do_not_make_the_task_fail(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
     """A result's key `failed` belongs to Ansible; the list has another name."""
     failed = [{"version": "1.2.0", "code": "crash-loop", "why": "kept exiting"}]
     agent.says(update=[[0, seen(say, failed=failed)]])
@@ -95,10 +115,15 @@ def test_C6_a_trial_is_pending(agent: Any, run_module: Any, say: Any, status: pa
     ("more", "why"),
     [
         ({"unit": {"name": "slotward.service", "active": "failed", "main_pid": 0}}, "slotward.service is failed"),
-        ({"unit": {"name": "slotward.service", "active": "active", "main_pid": 1}}, "the main process of slotward.service is 1"),
+        (
+            {"unit": {"name": "slotward.service", "active": "active", "main_pid": 1}},
+            "the main process of slotward.service is 1",
+        ),
     ],
 )
-def test_what_is_not_well_is_said(agent: Any, run_module: Any, say: Any, status: pathlib.Path, more: Any, why: str) -> None:
+def test_what_is_not_well_is_said(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path, more: Any, why: str
+) -> None:
     """H11: the reason, not only the verdict."""
     agent.says(update=[[0, seen(say, **more)]])
     node = run_module("node_info", executable=agent.path, config=str(status))
@@ -106,7 +131,9 @@ def test_what_is_not_well_is_said(agent: Any, run_module: Any, say: Any, status:
     assert why in node["health"]["why"]
 
 
-def test_S10_other_bytes_than_the_slots_are_not_well(agent: Any, run_module: Any, say: Any, status: pathlib.Path) -> None:
+def test_S10_other_bytes_than_the_slots_are_not_well(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
     """The digest of what runs is compared, never the version that it claims."""
     answer = seen(say)
     answer["slots"]["b"]["sha256"] = "cd" * 32
@@ -116,7 +143,9 @@ def test_S10_other_bytes_than_the_slots_are_not_well(agent: Any, run_module: Any
     assert "cd" * 32 in node["health"]["why"]
 
 
-def test_without_slots_the_file_at_the_entrypoint_should_run(agent: Any, run_module: Any, say: Any, status: pathlib.Path) -> None:
+def test_without_slots_the_file_at_the_entrypoint_should_run(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
     """A hand-made install is measured by its own file."""
     answer = seen(say)
     answer["slots"] = {"in_use": False, "current": None, "good": None, "other": None, "a": None, "b": None}
@@ -134,7 +163,9 @@ def test_nobody_on_the_socket(agent: Any, run_module: Any, say: Any, tmp_path: p
     assert "no answer on the status socket" in node["health"]["why"]
 
 
-def test_a_process_older_than_its_configuration_is_stale(agent: Any, run_module: Any, say: Any, status: pathlib.Path) -> None:
+def test_a_process_older_than_its_configuration_is_stale(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
     """So a restart that an interrupted run still owed is not lost."""
     os.utime(status)
     agent.says(update=[[0, seen(say)]])
@@ -142,7 +173,9 @@ def test_a_process_older_than_its_configuration_is_stale(agent: Any, run_module:
     assert (node["health"]["stale"], node["health"]["ok"]) == (True, True)
 
 
-def test_a_configuration_from_the_future_says_nothing(agent: Any, run_module: Any, say: Any, status: pathlib.Path) -> None:
+def test_a_configuration_from_the_future_says_nothing(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
     """A clock that was set back does not cause a restart at every run."""
     os.utime(status, (4e9, 4e9))
     agent.says(update=[[0, seen(say)]])

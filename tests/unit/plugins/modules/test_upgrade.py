@@ -10,20 +10,45 @@ from typing import Any
 import pytest
 
 KEYS = {
-    "product", "state", "code", "reason", "from", "to", "sequence", "floor", "digests", "trial_id", "deadline_s", "boots_left",
-    "missing", "retry", "evidence", "artifact", "reuse", "adopt", "command", "changed", "msg", "diff",
+    "product",
+    "state",
+    "code",
+    "reason",
+    "from",
+    "to",
+    "sequence",
+    "floor",
+    "digests",
+    "trial_id",
+    "deadline_s",
+    "boots_left",
+    "missing",
+    "retry",
+    "evidence",
+    "artifact",
+    "reuse",
+    "adopt",
+    "command",
+    "changed",
+    "msg",
+    "diff",
 }
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
 
-def test_the_agent_gets_the_published_manifest_and_this_platforms_artifact(agent: Any, run_module: Any, say: Any) -> None:
+def test_the_agent_gets_the_published_manifest_and_this_platforms_artifact(
+    agent: Any, run_module: Any, say: Any
+) -> None:
     """The target on standard input has five fields, chosen for the host's own platform."""
     agent.says(upgrade=[[0, say.answer("trial", "not-confirmed", trial=say.trial(), changed=True, to="1.1.0")]])
     run_module("upgrade", executable=agent.path, target=say.target(), id="00112233445566ff")
     call = agent.calls()[0]
     artifact = say.target()["artifacts"]["linux-" + ARCH]
     assert json.loads(call["stdin"]) == {
-        "product": "slotward", "version": "1.1.0", "url": artifact["url"], "sha256": artifact["sha256"],
+        "product": "slotward",
+        "version": "1.1.0",
+        "url": artifact["url"],
+        "sha256": artifact["sha256"],
         "signature": '{"signed": true}',
     }
     assert call["argv"] == ["upgrade", "--target", "-", "--no-wait", "--id", "00112233445566ff", "--json"]
@@ -39,7 +64,9 @@ def test_the_agent_gets_the_published_manifest_and_this_platforms_artifact(agent
         ({"check": True, "src": "/srv/file"}, ["prepare", "--target", "-", "--src", "/srv/file"]),
     ],
 )
-def test_each_option_becomes_one_word_of_the_command(agent: Any, run_module: Any, say: Any, args: Any, words: Any) -> None:
+def test_each_option_becomes_one_word_of_the_command(
+    agent: Any, run_module: Any, say: Any, args: Any, words: Any
+) -> None:
     """No option is lost and none is made up."""
     agent.says(upgrade=[[0, say.answer("staged")]], prepare=[[0, say.answer("idle")]])
     run_module("upgrade", executable=agent.path, target=say.target(), **args)
@@ -74,7 +101,12 @@ def test_every_outcome_has_the_same_keys(
     agent.says(upgrade=[[rc, say.answer(state, code, **more)]])
     result = run_module("upgrade", executable=agent.path, target=say.target())
     assert set(result) - {"failed", "invocation"} == KEYS
-    assert (bool(result.get("failed")), result["changed"], result["state"], result["code"]) == (failed, changed, state, code)
+    assert (bool(result.get("failed")), result["changed"], result["state"], result["code"]) == (
+        failed,
+        changed,
+        state,
+        code,
+    )
     assert result["msg"].startswith("because")
     assert (result["from"], result["to"]) == ("1.0.0", "1.1.0")
 
@@ -100,7 +132,9 @@ def test_S14_S15_there_already_is_no_change(agent: Any, run_module: Any, say: An
         assert (bool(result.get("failed")), result["changed"]) == (False, False)
 
 
-def test_N7_no_artifact_for_this_platform_is_refused_with_those_there_are(agent: Any, run_module: Any, say: Any) -> None:
+def test_N7_no_artifact_for_this_platform_is_refused_with_those_there_are(
+    agent: Any, run_module: Any, say: Any
+) -> None:
     """The refusal comes before the agent is asked."""
     artifacts = {"linux-riscv64": say.target()["artifacts"]["linux-arm64"]}
     result = run_module("upgrade", executable=agent.path, target=say.target(artifacts=artifacts))

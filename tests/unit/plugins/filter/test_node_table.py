@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of status.yml."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def table() -> Any:
+    """The filter."""
+    module = importlib.import_module("ansible_collections.slotward.fleet.plugins.filter.node_table")
+    return module.FilterModule().filters()["node_table"]
+
+
+def test_every_host_has_a_line(table: Any) -> None:
+    """Healthy, on trial, failed before, absent and unreachable."""
+    well = {
+        "version": "1.1.0",
+        "state": "confirmed",
+        "floor": 2,
+        "trial": None,
+        "failed_versions": [],
+        "health": {"ok": True, "why": None},
+    }
+    pending = dict(well, state="trial", trial={"to": "1.2.0", "left_s": 40}, failed_versions=[{"version": "1.1.5"}])
+    absent = dict(well, version=None, state="absent", floor=None, health={"ok": False, "why": "no agent"})
+    lines = table(
+        {
+            "web1": well,
+            "web2": pending,
+            "db": absent,
+            "gone": {"unreachable": True, "msg": "timed out\nmore"},
+            "odd": {"msg": "boom"},
+        }
+    )
+    assert [line.split() for line in lines] == [
+        ["host", "version", "state", "floor", "trial", "failed", "health"],
+        ["web1", "1.1.0", "confirmed", "2", "-", "-", "ok"],
+        ["web2", "1.1.0", "trial", "2", "1.2.0,", "40", "s", "left", "1.1.5", "ok"],
+        ["db", "-", "absent", "-", "-", "-", "no", "agent"],
+        ["gone", "-", "unreachable", "-", "-", "-", "timed", "out"],
+        ["odd", "-", "unknown", "-", "-", "-", "boom"],
+    ]
+    assert len({line.index("1.1.0") for line in lines[1:3]}) == 1
+
+
+def test_something_else_is_an_error_that_says_so(table: Any) -> None:
+    """No traceback for a list."""
+    errors = importlib.import_module("ansible.errors")
+    with pytest.raises(errors.AnsibleFilterError, match="list"):
+        table([])

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading and checking a release on the controller."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import importlib
+import pathlib
+import threading
+from typing import Any, Iterator
+
+import pytest
+
+NAME = "slotward_1.1.0_linux_amd64"
+
+
+@pytest.fixture(scope="module")
+def releases() -> Any:
+    """The module under test."""
+    return importlib.import_module("ansible_collections.slotward.fleet.plugins.plugin_utils.releases")
+
+
+@pytest.fixture(scope="module")
+def codes() -> Any:
+    """The codes, by the collection's name."""
+    return importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.slotcore.codes")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A web server that says nothing."""
+
+    def log_message(self, *_args: Any) -> None:
+        """Not to standard error."""
+
+
+@pytest.fixture
+def served(tmp_path: pathlib.Path) -> Iterator[str]:
+    """The base URL of a server of the test's directory."""
+    handler = functools.partial(Quiet, directory=str(tmp_path))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield "http://127.0.0.1:%d" % server.server_address[1]
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def refusal(codes: Any, call: Any, *args: Any, **more: Any) -> Any:
+    """What a call is refused with."""
+    with pytest.raises(codes.Refused) as raised:
+        call(*args, **more)
+    return raised.value
+
+
+def test_two_of_three_keys(releases: Any, codes: Any, release: Any, keys: Any) -> None:
+    """Enough signatures pass, one too few does not, and no pins verify nothing and say so."""
+    place = str(release().directory)
+    read = releases.read(place, keys.pins, 2, "slotward", "1.1.0")
+    assert sorted(read.signers) == sorted(keys.pins[:2])
+    assert releases.describe(read)["verified"] is True
+    assert refusal(codes, releases.read, place, keys.pins, 3).code == "too-few-signatures"
+    assert releases.describe(releases.read(place))["verified"] is False
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"product": "exporter"}, "wrong-product"),
+        ({"version": "1.2.0"}, "wrong-version"),
+        ({"threshold": 4}, "too-few-signatures"),
+        ({"threshold": 0}, "too-few-signatures"),
+        ({"pins": ["sha256/short"]}, "bad-key"),
+    ],
+)
+def test_what_was_not_asked_for_is_refused(
+    releases: Any, codes: Any, release: Any, keys: Any, more: Any, code: str
+) -> None:
+    """Each refusal has the code that a host would give."""
+    args = {"pins": keys.pins, "threshold": 2, **more}
+    assert refusal(codes, releases.read, str(release().directory), **args).code == code
+
+
+def test_an_expired_release_is_refused_when_it_is_verified(releases: Any, codes: Any, release: Any, keys: Any) -> None:
+    """It can still be described."""
+    place = str(release(expires_days=1).directory)
+    late = releases.time.time() + 2 * 86400
+    real, releases.time.time = releases.time.time, lambda: late
+    try:
+        assert refusal(codes, releases.read, place, keys.pins, 2).code == "expired"
+        assert releases.describe(releases.read(place))["expired"] is True
+    finally:
+        releases.time.time = real
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"<html>not found</html>", b"\xff\xfe", b'{"manifest": "e30=", "signatures": []}']
+)
+def test_N6_something_else_than_a_manifest_is_refused(
+    releases: Any, codes: Any, tmp_path: pathlib.Path, data: bytes
+) -> None:
+    """A page of HTML or an empty file is no release."""
+    (tmp_path / "manifest.json").write_bytes(data)
+    assert refusal(codes, releases.read, str(tmp_path)).code == "bad-manifest"
+
+
+def test_no_manifest_at_all(releases: Any, codes: Any, tmp_path: pathlib.Path) -> None:
+    """The path is named."""
+    error = refusal(codes, releases.read, str(tmp_path))
+    assert error.code == "cannot-read"
+    assert str(tmp_path / "manifest.json") in error.text
+
+
+def test_from_a_url(releases: Any, codes: Any, release: Any, keys: Any, served: str, tmp_path: pathlib.Path) -> None:
+    """The hosts download from the same place unless told otherwise; http must be allowed; a missing one can be tried again."""
+    url = "%s/%s/" % (served, release().directory.relative_to(tmp_path))
+    assert refusal(codes, releases.read, url).code == "bad-url"
+    read = releases.read(url, keys.pins, 2, allow_http=True)
+    target = releases.target(read)
+    assert target["artifacts"]["linux-amd64"]["url"] == url + NAME
+    assert target["directory"] is None
+    with pytest.raises(codes.Retryable) as raised:
+        releases.read(url + "none", allow_http=True)
+    assert raised.value.code == "download-failed"
+    assert "404" in raised.value.text
+
+
+def test_the_target_has_what_hosts_run(releases: Any, release: Any) -> None:
+    """By the name that a host looks for; without a URL there is none to download from."""
+    read = releases.read(str(release().directory))
+    target = releases.target(read)
+    assert set(target["artifacts"]) == {"linux-amd64"}
+    assert target["artifacts"]["linux-amd64"]["url"] == ""
+    assert target["directory"] == str(read.directory)
+    assert target["manifest"] == pathlib.Path(target["directory"], "manifest.json").read_text()
+
+
+def test_a_local_artifact_is_checked_when_it_is_used(releases: Any, codes: Any, release: Any) -> None:
+    """What changed since the release was made is not pushed."""
+    place = release(data=b"12345").directory
+    entry = releases.target(releases.read(str(place)))["artifacts"]["linux-amd64"]
+    assert releases.local_artifact(str(place), entry) == str(place / NAME)
+    (place / NAME).write_bytes(b"12346")
+    assert refusal(codes, releases.local_artifact, str(place), entry).code == "digest-mismatch"
+    (place / NAME).write_bytes(b"123456")
+    assert refusal(codes, releases.local_artifact, str(place), entry).code == "size-mismatch"
+    (place / NAME).unlink()
+    assert refusal(codes, releases.local_artifact, str(place), entry).code == "cannot-read"
+
+
+def test_by_digest(releases: Any, codes: Any, release: Any, tmp_path: pathlib.Path) -> None:
+    """A manifest is compared and handed on; without one the version must be given; nothing is verified by keys."""
+    place = release(data=b"12345").directory
+    sha256 = releases.hashlib.sha256(b"12345").hexdigest()
+    info = releases.by_digest(str(place), {"amd64": sha256.upper()}, "slotward", None, None)
+    assert (info["verified"], info["version"], info["target"]["artifacts"]["linux-amd64"]["sha256"]) == (
+        False,
+        "1.1.0",
+        sha256,
+    )
+    assert info["target"]["manifest"]
+    other = refusal(codes, releases.by_digest, str(place), {"amd64": "0" * 64}, "slotward", None, None)
+    assert other.code == "digest-mismatch"
+    assert (
+        refusal(codes, releases.by_digest, str(tmp_path), {"amd64": sha256}, "slotward", None, None).code
+        == "not-a-release"
+    )
+    assert (
+        refusal(codes, releases.by_digest, str(tmp_path), {"amd64": "12"}, "slotward", "1.0.0", None).code
+        == "bad-digest"
+    )
+    assert refusal(codes, releases.by_digest, str(tmp_path), {}, "slotward", "1.0.0", None).code == "bad-digest"
+    info = releases.by_digest("https://r.example/1.0.0", {"arm64": sha256}, "slotward", "1.0.0", None)
+    assert info["target"]["artifacts"] == {
+        "linux-arm64": {
+            "name": "slotward_1.0.0_linux_arm64",
+            "url": "https://r.example/1.0.0/slotward_1.0.0_linux_arm64",
+            "sha256": sha256,
+            "size": None,
+        }
+    }
+    assert (info["target"]["manifest"], info["target"]["directory"]) == ("", None)
