@@ -109,7 +109,7 @@ def all_of(host: Host) -> Dict[str, Scenario]:
     by_hand: disk.Tree = {"bin/probe": BYTES["by-hand"]}
     for name, tree, slot in (
         ("adopt", by_hand, "a"),
-        ("adopt after a cut adopt", {**by_hand, **_only_slots(installed(), without="current")}, "b"),
+        ("adopt after a cut adopt", {**by_hand, **without(installed(), "current", "probe")}, "b"),
         ("adopt in use", {**staged(), **by_hand}, "b"),
         ("adopt in use, slot free", {**installed(), **by_hand}, "b"),
         ("adopt in use, leftovers", {**installed(back=b"->a", trial_log=values.STARTED), **by_hand}, "b"),
@@ -158,7 +158,7 @@ def all_of(host: Host) -> Dict[str, Scenario]:
         ("go back", TRIAL, codes.OPERATOR, on_trial()),
         ("go back with sources", TRIAL, codes.OPERATOR, on_trial(trial_sources=sources)),
         ("go back, bad record", None, codes.BAD_RECORD, on_trial(trial=b"SPEC=1\n")),
-        ("go back, lost record", None, codes.LOST_RECORD, _without(on_trial(), "trial")),
+        ("go back, lost record", None, codes.LOST_RECORD, without(on_trial(), "trial")),
     ):
         plan = plans.plan_go_back(product, _state(host, tree), known, end(code))
         add(name, tree, plan, on_old, ("rolled-back", code), orderly=known is not None)
@@ -170,7 +170,7 @@ def all_of(host: Host) -> Dict[str, Scenario]:
         ("finish revert", claimed("trial.revert", crash_loop), "rolled-back", codes.CRASH_LOOP),
         (
             "finish revert, moved",
-            _without(claimed("trial.revert", crash_loop, current=b"->a"), "back"),
+            without(claimed("trial.revert", crash_loop, current=b"->a"), "back"),
             "rolled-back",
             codes.CRASH_LOOP,
         ),
@@ -192,12 +192,9 @@ def all_of(host: Host) -> Dict[str, Scenario]:
     return found
 
 
-def _without(tree: disk.Tree, *names: str) -> disk.Tree:
+def without(tree: disk.Tree, *names: str) -> disk.Tree:
+    """A tree without some names."""
     return {path: data for path, data in tree.items() if path.rpartition("/")[2] not in names}
-
-
-def _only_slots(tree: disk.Tree, without: str) -> disk.Tree:
-    return {path: data for path, data in _without(tree, without).items() if path.startswith("slots/")}
 
 
 def names() -> Tuple[str, ...]:

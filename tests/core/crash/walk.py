@@ -13,7 +13,7 @@ from core.crash import disk, scenarios, values
 from core.crash.host import FAILED, RUNS, STOPPED, Host, Unit
 from core.crash.scenarios import Scenario, Timing
 
-from slotcore import codes, plans, records, settle, trial
+from slotcore import codes, ops, plans, settle, trial
 
 VERIFIED = frozenset(values.BYTES.values())
 TRIAL_FILES = ("trial", "trial.confirm", "trial.revert")
@@ -151,7 +151,7 @@ class Expected(NamedTuple):
     codes: FrozenSet[str] = frozenset()
 
 
-def expected(now: View, scenario: Scenario, timing: Timing, unit: Unit, entrypoint: bytes) -> Expected:
+def expected(now: View, timing: Timing, unit: Unit, entrypoint: bytes) -> Expected:
     """What section 4 of node.md says about this tree, told once more from scratch."""
     if now.current is None:
         return Expected("none")
@@ -163,18 +163,17 @@ def expected(now: View, scenario: Scenario, timing: Timing, unit: Unit, entrypoi
         if now.current == now.good or not entrypoint.startswith(disk.LINK):
             return Expected("none")
         return Expected("rolled-back", frozenset({"lost-record"}))
-    bad = now.files["trial"] != trial.render_trial(scenario.trial)
-    rebooted = timing.now.boot_id != scenario.trial.boot_id
-    over = not rebooted and timing.now.uptime_s >= scenario.trial.deadline_s
+    pending = trial.parse_trial(now.files["trial"])
     if now.current == now.good:
         if not now.was_started:
             return Expected("abandoned", frozenset({"never-started"}))
         return Expected("rolled-back", frozenset({"did-not-start", "bad-record", "deadline-passed"}))
-    if bad:
+    if pending is None:
         return Expected("rolled-back", frozenset({"bad-record"}))
-    if rebooted and scenario.trial.boots_left == 0:
+    rebooted = timing.now.boot_id != pending.boot_id
+    if rebooted and pending.boots_left == 0:
         return Expected("rolled-back", frozenset({"no-boots-left"}))
-    if over:
+    if not rebooted and timing.now.uptime_s >= pending.deadline_s:
         return Expected("rolled-back", frozenset({"deadline-passed"}))
     return Expected("rolled-back", frozenset({"unit-failed"})) if unit is FAILED else Expected("await")
 
@@ -235,8 +234,11 @@ class Walker:
     def _step(self, before: View) -> None:
         check_always(self.host, self.host.tree(), before)
 
-    def follow(self, tree: disk.Tree, scenario: Scenario, timing: Timing, order: str, before: View) -> None:
-        """From a crash to the end: the guard, settling, and where the trial goes on, both of its ends."""
+    def follow(self, tree: disk.Tree, scenario: Scenario, timing: Timing, order: str, before: View) -> disk.Tree:
+        """From a crash to the end: the guard, settling, and where the trial goes on, both of its ends.
+
+        Returns what was left when everything was settled.
+        """
         crashed = view(self.host, tree)
         entry = tree[self.host.product.entrypoint]
         unit = RUNS
@@ -244,12 +246,13 @@ class Walker:
             tree = self.guard(tree, mode, timing.now, unit)
             check_always(self.host, tree, before)
         tree = self.settled(tree, timing.now, before)
-        end = expected(crashed, scenario, timing, unit, entry)
+        end = expected(crashed, timing, unit, entry)
         self.check_end(tree, end, crashed, scenario)
         if end.how == "await":
             self.go_on(tree, scenario, timing, crashed)
         else:
             self.check_quiet(tree, timing.now)
+        return tree
 
     def go_on(self, tree: disk.Tree, scenario: Scenario, timing: Timing, crashed: View) -> None:
         """A trial that goes on ends in both ways: nobody confirms, or somebody does."""
@@ -311,23 +314,31 @@ class Walker:
         self.host.put(tree)
         before = view(self.host, tree)
         product = self.host.product
+
+        def apply(plan: ops.Plan) -> None:
+            self.host.apply(plan, "next", lambda: None, scenarios.SOURCES)
+            self._step(before)
+
         if before.current is None or not tree[product.entrypoint].startswith(disk.LINK):
-            plan = plans.plan_adopt(product, self.host.look(clock).state, values.record("by-hand"), plans.ENTRYPOINT)
-            self.host.apply(plan, "adopt", lambda: self._step(before), scenarios.SOURCES)
+            record = values.record("by-hand")
+            apply(plans.plan_adopt(product, self.host.look(clock).state, record, plans.ENTRYPOINT))
         found = self.host.look(clock).state
+        assert found.broken is None
         assert found.current is not None
-        plan = plans.plan_stage(product, found, values.record("1.1.0"), 9)
-        self.host.apply(plan, "stage", lambda: self._step(before), scenarios.SOURCES)
+        apply(plans.plan_stage(product, found, values.record("1.1.0"), 9))
         again = values.TRIAL._replace(
-            trial_id="0123456789abcdef", from_slot=found.current, to_slot=plans.free_slot(found), boot_id=clock.boot_id
+            trial_id="0123456789abcdef",
+            from_slot=found.current,
+            to_slot=plans.free_slot(found),
+            boot_id=clock.boot_id,
+            deadline_s=clock.uptime_s + values.LENGTH_S,
         )
-        self.host.apply(plans.plan_swap(product, again), "swap", lambda: self._step(before), {})
-        look = self.host.look(settle.Clock(again.deadline_s - 1, clock.boot_id))
+        apply(plans.plan_swap(product, again))
+        look = self.host.look(clock)
         assert look.settlement == settle.Settlement(settle.Action.AWAIT, codes.TRIAL_PENDING, again)
-        end = plans.End(codes.OK, "confirmed", scenarios.AT)
-        self.host.apply(plans.plan_confirm(product, look.state, again, end), "confirm", lambda: self._step(before), {})
+        apply(plans.plan_confirm(product, look.state, again, plans.End(codes.OK, "confirmed", scenarios.AT)))
         after = view(self.host, self.host.tree())
         assert (after.current, after.good, after.record) == (again.to_slot, again.to_slot, "none")
         assert after.last is not None
         assert (after.last["id"], after.last["state"]) == (again.trial_id, "confirmed")
-        assert isinstance(self.host.look(clock).state.update, records.Update)
+        assert not after.names & {"back", "trial.log", "trial.sources"}
