@@ -257,6 +257,7 @@ def test_a_key_of_the_other_algorithm_does_not_verify() -> None:
     """The algorithm that the manifest says is the key's own."""
     key = making.key(2, keys.EDDSA)
     assert not keys.verify(keys.ES256, key.public.spki, MESSAGE, key.sign(MESSAGE))
+    assert not keys.verify("none", key.public.spki, MESSAGE, key.sign(MESSAGE))
 
 
 def test_a_point_that_is_not_on_the_curve_does_not_verify() -> None:
