@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two parties at one trial (I12): whoever renames first wins, and nobody ever sees a mix of both."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Callable, List, Tuple
+
+import pytest
+from agent import guarding
+from agent.guarding import NOW, SHELLS, Tree, record
+
+Act = Callable[[pathlib.Path], bool]
+ROUNDS = 1000
+IN_MEMORY = "/dev/shm"
+
+
+@pytest.fixture
+def room() -> Iterator[pathlib.Path]:
+    """A directory in memory where there is one: a thousand syncs should cost nothing."""
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY if os.path.isdir(IN_MEMORY) else None) as path:
+        yield pathlib.Path(path)
+
+
+def reset(tree: Tree, trial: "guarding.trials.Trial") -> None:
+    """The trial as it was, whatever has become of it."""
+    for name in ("trial", "trial.confirm", "trial.revert", "floor"):
+        (tree.slots / name).unlink(missing_ok=True)
+    tree.link("good", "a")
+    tree.swap(trial)
+
+
+def confirm(slots: pathlib.Path) -> bool:
+    """What the agent does to confirm: claim, floor, good, then the record goes. Whether it won."""
+    try:
+        os.rename(slots / "trial", slots / "trial.confirm")
+    except FileNotFoundError:
+        return False
+    (slots / "floor").write_text("2", encoding="ascii")
+    os.symlink("b", slots / "good.tmp")
+    os.rename(slots / "good.tmp", slots / "good")
+    for name in ("trial.confirm", "trial.log", "back"):
+        (slots / name).unlink(missing_ok=True)
+    return True
+
+
+def rollback(slots: pathlib.Path) -> bool:
+    """What the agent does to go back. Whether it won."""
+    try:
+        os.rename(slots / "trial", slots / "trial.revert")
+    except FileNotFoundError:
+        return False
+    with (slots / "trial.revert").open("ab") as file:
+        file.write(b"REASON=operator\n")
+    try:
+        os.rename(slots / "back", slots / "current")
+    except FileNotFoundError:  # the guard has finished it
+        return True
+    return True
+
+
+def one_round(tree: Tree, mode: str, pause: float, act: Act) -> bool:
+    """Run the guard and the other party at once."""
+    guard = subprocess.Popen(
+        tree.argv(mode), env=tree.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    time.sleep(pause)
+    won = act(tree.slots)
+    assert guard.wait(timeout=60) == 0
+    return won
+
+
+def spread(seed: int, rounds: int, longest: float) -> List[float]:
+    """Pauses that cover the guard's whole run."""
+    source = random.Random(seed)  # noqa: S311 - a spread of pauses, no secret
+    return [source.uniform(0, longest) for _ in range(rounds)]
+
+
+@pytest.mark.slow
+def test_confirming_against_the_guard_a_thousand_times(room: pathlib.Path) -> None:
+    """I12: never the old release below a raised floor; always one winner, and both kinds of winner are seen."""
+    seen: List[bool] = []
+
+    def many(number: int) -> None:
+        tree = Tree(room / str(number), SHELLS[number])
+        for pause in spread(number, ROUNDS // 2, 0.012):
+            reset(tree, record(deadline_s=NOW))
+            won = one_round(tree, "start", pause, confirm)
+            links = (os.readlink(tree.slots / "current"), os.readlink(tree.slots / "good"))
+            floor = (tree.slots / "floor").exists()
+            if (links, floor, tree.reason()) != (("b", "b"), True, None) and (links, floor, tree.reason()) != (
+                ("a", "a"),
+                False,
+                "deadline-passed",
+            ):
+                raise AssertionError((won, links, floor, tree.names()))
+            if won != floor or (tree.slots / "trial").exists():
+                raise AssertionError((won, floor, tree.names()))
+            seen.append(won)
+
+    run_all(many)
+    assert len(seen) == ROUNDS
+    assert 20 < sum(seen) < ROUNDS - 20, f"the pauses missed the race: {sum(seen)} of {ROUNDS} confirmed"
+
+
+def run_all(many: Callable[[int], None]) -> None:
+    """Run one worker for each shell and pass on what went wrong."""
+    failures: List[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            many(number)
+        except BaseException as error:  # noqa: BLE001 - shown by the test that waits for this thread
+            failures.append(error)
+
+    workers = [threading.Thread(target=guarded, args=(number,)) for number in range(len(SHELLS))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failures:
+        raise failures[0]
+
+
+@pytest.mark.parametrize("act", [confirm, rollback])
+def test_a_renewed_record_does_not_bring_an_ended_trial_back(room: pathlib.Path, act: Act) -> None:
+    """I12: the guard writes the record anew for a boot while somebody ends the trial: no record is left behind."""
+
+    def many(number: int) -> None:
+        tree = Tree(room / str(number), SHELLS[number])
+        tree.at(30, guarding.OTHER_BOOT)
+        for pause in spread(number, 40, 0.02):
+            reset(tree, record())
+            won = one_round(tree, "tick", pause, act)
+            if not won or (tree.slots / "trial").exists():
+                raise AssertionError((won, tree.names()))
+            slot = "b" if act is confirm else "a"
+            if tree.current() != slot or os.readlink(tree.slots / "good") != slot:
+                raise AssertionError((tree.current(), tree.names()))
+            if [name for name in tree.names() if name.startswith(".")]:
+                raise AssertionError(tree.names())
+
+    run_all(many)
+
+
+def test_two_guards_at_once_are_one(room: pathlib.Path) -> None:
+    """A start and a tick at the same deadline: one goes back, both see it done, the start never runs the old link."""
+
+    def many(number: int) -> None:
+        tree = Tree(room / str(number), SHELLS[number])
+        for pause in spread(number, 30, 0.004):
+            reset(tree, record(deadline_s=NOW))
+
+            def start(slots: pathlib.Path, tree: Tree = tree) -> bool:
+                tree.run("start")
+                return os.readlink(slots / "current") == "a"
+
+            if not one_round(tree, "tick", pause, start):
+                raise AssertionError(tree.names())
+            tree.went_back("deadline-passed")
+
+    run_all(many)
+
+
+@pytest.mark.parametrize("other", [True, False], ids=["another-trial", "the-same"])
+def test_a_claim_of_another_trial_is_given_back(tmp_path: pathlib.Path, other: bool) -> None:
+    """The record read was of one trial, the one renamed of the next: the guard undoes it and looks again."""
+    bin_dir = tmp_path / "bin"
+    bin_dir.mkdir()
+    tree = Tree(tmp_path)
+    new = record(trial_id="0123456789abcdef") if other else record(deadline_s=NOW)
+    (tmp_path / "new").write_bytes(guarding.trials.render_trial(new))
+    # the next trial begins between the guard's look and its claim, which is its first mv
+    (bin_dir / "mv").write_text(
+        f'#!/bin/sh\n[ -e {tmp_path}/done ] || {{ : >{tmp_path}/done; cp {tmp_path}/new {tree.slots}/trial; }}\nexec /bin/mv "$@"\n',
+        encoding="ascii",
+    )
+    (bin_dir / "mv").chmod(0o755)
+    # dash only: busybox's sh has an mv of its own
+    tree.swap(record(deadline_s=NOW))
+    environment = tree.environment()
+    environment["PATH"] = f"{bin_dir}:{environment['PATH']}"
+    subprocess.run(tree.argv("tick"), env=environment, capture_output=True, check=True, timeout=60)
+    assert (tmp_path / "done").exists()
+    if other:
+        tree.goes_on()
+        assert (tree.slots / "trial").read_bytes() == (tmp_path / "new").read_bytes()
+    else:
+        tree.went_back("deadline-passed")
+
+
+MOUNTS: Tuple[Tuple[str, str], ...] = (
+    ("tmpfs", "mount -t tmpfs -o size=256k,nr_inodes=64 none {at}"),
+    (
+        "ext4",
+        "truncate -s 2M {image} && mkfs.ext4 -q -F -N 64 -m 0 -O ^has_journal {image} && mount -o loop {image} {at}",
+    ),
+)
+
+
+@pytest.fixture(params=MOUNTS, ids=lambda mount: mount[0])
+def full(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Tree]:
+    """A trial on a filesystem of its own; `fill` leaves it without a byte and without an inode."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a filesystem")
+    at = tmp_path / "mounted"
+    at.mkdir()
+    command = request.param[1].format(at=at, image=tmp_path / "image")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, encoding="utf-8", check=False)
+    if done.returncode != 0:
+        pytest.skip(f"cannot mount {request.param[0]} here: {done.stderr.strip()}")
+    try:
+        (at / "slots").mkdir()
+        yield Tree(tmp_path, slots=at / "slots")
+    finally:
+        # busybox's timeout leaves a process behind for a second
+        subprocess.run(["sh", "-c", 'for i in 1 2 3 4 5 6; do umount "$0" && exit; sleep 0.5; done', str(at)], check=True)
+
+
+def fill(tree: Tree) -> None:
+    """Use up every byte and every inode."""
+    top = tree.slots.parent
+    try:
+        with (top / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"\0" * 512)
+    except OSError:
+        pass
+    try:
+        for number in range(1000):
+            (top / f"inode{number}").touch()
+    except OSError:
+        pass
+    with pytest.raises(OSError, match="No space"):
+        (tree.slots / "one-more").touch()
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+@pytest.mark.parametrize("back", [True, False], ids=["with-back", "without-back"])
+def test_going_back_needs_no_space_and_no_inode(full: Tree, shell: Tuple[str, ...], back: bool) -> None:
+    """I2: with the disk full the links go back and the reason is kept, also when `back` must be made again."""
+    full.shell = shell
+    full.swap(record(deadline_s=NOW))
+    if not back:
+        full.link("back", "b")
+    fill(full)
+    full.run("tick")
+    full.went_back("deadline-passed")
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_crashes_are_counted_on_a_full_disk(full: Tree, shell: Tuple[str, ...]) -> None:
+    """The log's first block exists from the swap on."""
+    full.shell = shell
+    full.swap()
+    full.started()
+    fill(full)
+    for number in range(1, 5):
+        end = 951_000_000 + number * 1_000_000
+        full.unit(
+            ActiveState="inactive",
+            Result="exit-code",
+            ExecMainExitTimestampMonotonic=str(end),
+            ActiveExitTimestampMonotonic=str(end + 1),
+            InactiveExitTimestampMonotonic=str(end + 2),
+            NRestarts="0",
+        )
+        assert full.current() == "b"
+        full.run("start")
+    full.went_back("crash-loop")
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_a_boot_that_cannot_be_recorded_goes_back(full: Tree, shell: Tuple[str, ...]) -> None:
+    """I7 must not become an endless trial: no room for the new record ends it."""
+    full.shell = shell
+    full.swap()
+    fill(full)
+    full.at(30, guarding.OTHER_BOOT)
+    full.run("start")
+    full.went_back("cannot-record")
+    assert [name for name in full.names() if name.startswith(".")] == []
+
+
+def test_a_read_only_disk_is_said_and_tried_again(full: Tree) -> None:
+    """Nothing can be done on it, but the guard says so, its unit fails, and the next tick goes back."""
+    full.swap(record(deadline_s=NOW))
+    at = str(full.slots.parent)
+    subprocess.run(["mount", "-o", "remount,ro", at], check=True)
+    assert "read-only" in full.run("tick", expect=1)
+    assert full.current() == "b"
+    subprocess.run(["mount", "-o", "remount,rw", at], check=True)
+    full.run("tick")
+    full.went_back("deadline-passed")
+
+
+def test_the_tools_that_the_guard_needs_are_here() -> None:
+    """Both shells exist; the matrix is not silently half."""
+    assert [shutil.which(shell[0]) for shell in SHELLS] == [shutil.which("dash"), shutil.which("busybox")]
+    assert shutil.which("busybox") is not None

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The system files that setup writes: which, in what order, with what in them, and what differs on a host."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import Dict, List, Optional, Tuple
+
+import pytest
+from slotcore import codes
+from slotcore import product as products
+from slotward import units
+
+DEMO = products.Product("demo", "demo.service", "/usr/local/bin/demo", "/srv/slots/demo")
+SELF = products.Product("slotward", "slotward.service", "/usr/local/bin/slotward", "/opt/slotward/slotward")
+AGENT = units.Agent("/etc/slotward/config.toml")
+
+
+def by_path(files: Tuple[units.SystemFile, ...]) -> Dict[str, units.SystemFile]:
+    """The files by their path, each once."""
+    found = {file.path: file for file in files}
+    assert len(found) == len(files)
+    return found
+
+
+def keys(text: str) -> List[Tuple[str, str]]:
+    """The settings of a unit file."""
+    lines = (line.strip() for line in text.splitlines())
+    return [(line.split("=", 1)[0], line.split("=", 1)[1]) for line in lines if "=" in line and not line.startswith("#")]
+
+
+def test_the_files_of_another_product() -> None:
+    """DESIGN 4: guard, facts, units and the drop-in; the product's own unit is not among them."""
+    files = by_path(units.render(DEMO, 252))
+    assert list(files) == [
+        "/usr/local/lib/slotward/guard",
+        "/usr/local/lib/slotward/guard.d/demo.env",
+        "/etc/systemd/system/slotward-guard@.service",
+        "/etc/systemd/system/slotward-rollback@.service",
+        "/etc/systemd/system/slotward-deadline@.service",
+        "/etc/systemd/system/slotward-deadline@.timer",
+        "/etc/systemd/system/slotward-guard@demo.service.d/50-slots.conf",
+        "/etc/systemd/system/slotward-rollback@demo.service.d/50-slots.conf",
+        "/etc/systemd/system/slotward-deadline@demo.service.d/50-slots.conf",
+        "/etc/systemd/system/slotward-deadline@demo.timer.d/50-slots.conf",
+        "/etc/systemd/system/demo.service.d/50-slotward-rollback.conf",
+    ]
+    assert files["/usr/local/lib/slotward/guard.d/demo.env"].text == "UNIT=demo.service\nSLOTS=/srv/slots/demo\n"
+    assert [path for path, file in files.items() if file.mode != 0o644] == ["/usr/local/lib/slotward/guard"]
+    assert files["/usr/local/lib/slotward/guard"].mode == 0o755
+
+
+def test_the_drop_in_adds_and_takes_nothing_away() -> None:
+    """DESIGN 4: Wants= and After=, never ExecStartPre=; the product's restart policy and limits stay as they are."""
+    text = by_path(units.render(DEMO, 257))["/etc/systemd/system/demo.service.d/50-slotward-rollback.conf"].text
+    assert keys(text) == [
+        ("Wants", "slotward-guard@demo.service"),
+        ("After", "slotward-guard@demo.service"),
+        ("OnFailure", "slotward-rollback@demo.service"),
+    ]
+
+
+def test_the_shared_files_are_the_same_for_every_product() -> None:
+    """Two products write the same guard and the same templates, so neither undoes the other's."""
+    mine, other = by_path(units.render(SELF, 252, AGENT)), by_path(units.render(DEMO, 252))
+    common = set(mine) & set(other)
+    assert common == {"/usr/local/lib/slotward/guard"} | {f"/etc/systemd/system/{name}" for name in units.SHARED_UNITS}
+    assert all(mine[path] == other[path] for path in common)
+
+
+def test_w9_no_mark_is_left_and_no_line_is_odd() -> None:
+    """W9: every line of every unit is a comment, a section or a setting, and every mark was filled."""
+    for version in (247, 252, 254, 257):
+        for file in units.render(SELF, version, AGENT):
+            assert re.search(r"@[A-Z_]+@", file.text) is None, file.path
+            assert file.text.endswith("\n")
+            if file.path.startswith(units.UNIT_DIR):
+                for line in file.text.splitlines():
+                    assert re.fullmatch(r"|#.*|\[[A-Z][a-z]+\]|[A-Za-z0-9]+=.*", line), (file.path, line)
+
+
+@pytest.mark.parametrize(("version", "expected"), [(247, []), (252, []), (253, []), (254, ["direct"]), (257, ["direct"])])
+def test_w1_restart_mode_only_where_systemd_knows_it(version: int, expected: List[str]) -> None:
+    """W1: RestartMode=direct exists from 254 on; older ones would warn of it."""
+    files = by_path(units.render(SELF, version, AGENT))
+    found = keys(files["/etc/systemd/system/slotward.service"].text)
+    assert [value for key, value in found if key == "RestartMode"] == expected
+    assert all("RestartMode" not in dict(keys(file.text)) for path, file in files.items() if "slotward.service" not in path)
+
+
+def test_the_agent_s_own_unit() -> None:
+    """Seed 001's hardening, and what DESIGN 4 asks of it."""
+    text = by_path(units.render(SELF, 252, AGENT))["/etc/systemd/system/slotward.service"].text
+    found = dict(keys(text))
+    assert found["ExecStart"] == "/usr/local/bin/slotward node --config /etc/slotward/config.toml"
+    assert (found["Type"], found["NotifyAccess"]) == ("notify", "main")
+    assert (found["Restart"], found["RestartSec"], found["StartLimitIntervalSec"]) == ("always", "1s", "0")
+    assert (found["ProtectSystem"], found["NoNewPrivileges"], found["CapabilityBoundingSet"]) == ("strict", "yes", "")
+    assert "ReadWritePaths" not in found
+    assert "Environment" not in text
+
+
+def test_directories_of_one_s_own_are_writable() -> None:
+    """data_dir and the socket's directory elsewhere are let through ProtectSystem=strict, and may be missing."""
+    agent = units.Agent("/etc/slotward/config.toml", "/srv/slotward", "/run/other/status.sock")
+    text = by_path(units.render(SELF, 252, agent))["/etc/systemd/system/slotward.service"].text
+    assert [value for key, value in keys(text) if key == "ReadWritePaths"] == ["-/srv/slotward", "-/run/other"]
+
+
+def test_the_timer_ticks_only_while_there_is_a_trial() -> None:
+    """DESIGN 4: the condition names the product's own slots; it is there again after a power cut."""
+    files = by_path(units.render(DEMO, 252))
+    timer = dict(keys(files["/etc/systemd/system/slotward-deadline@demo.timer.d/50-slots.conf"].text))
+    assert timer["ConditionPathExists"] == "/srv/slots/demo/trial"
+    shared = dict(keys(files["/etc/systemd/system/slotward-deadline@.timer"].text))
+    assert (shared["OnUnitInactiveSec"], shared["WantedBy"]) == ("2s", "timers.target")
+    assert units.timer_of("demo") == "slotward-deadline@demo.timer"
+
+
+@pytest.mark.parametrize("kind", ["guard", "rollback", "deadline"])
+def test_w5_the_guard_s_units_stand_alone(kind: str) -> None:
+    """W5, I6: a unit of its own, clean environment, short timeout, no start limit, no file of the product's side."""
+    found = keys(by_path(units.render(DEMO, 252))[f"/etc/systemd/system/slotward-{kind}@.service"].text)
+    names = [key for key, _ in found]
+    assert dict(found)["StartLimitIntervalSec"] == "0"
+    assert dict(found)["Type"] == "oneshot"
+    assert dict(found)["TimeoutStartSec"] in {"12s", "20s"}
+    assert "EnvironmentFile" not in names
+    assert "LD_PRELOAD" in dict(found)["UnsetEnvironment"]
+    assert "GUARD_PROC" in dict(found)["UnsetEnvironment"]
+
+
+@pytest.mark.parametrize(
+    ("product", "agent", "named"),
+    [
+        (DEMO._replace(slots_dir="/srv/my slots"), None, "slots_dir"),
+        (DEMO._replace(slots_dir="srv"), None, "slots_dir"),
+        (DEMO._replace(slots_dir="/srv/%i"), None, "slots_dir"),
+        (DEMO._replace(slots_dir="/srv\nUNIT=x"), None, "slots_dir"),
+        (DEMO._replace(unit="demo"), None, "unit"),
+        (DEMO._replace(unit="../demo.service"), None, "unit"),
+        (DEMO._replace(unit="-demo.service"), None, "unit"),
+        (DEMO._replace(name="Demo"), None, "name"),
+        (DEMO._replace(name="a" * 65), None, "name"),
+        (DEMO._replace(entrypoint="/usr/local/bin/$x"), None, "entrypoint"),
+        (SELF, AGENT._replace(config_path="/etc/a b"), "configuration"),
+        (SELF, AGENT._replace(data_dir="/var/lib/'"), "data_dir"),
+        (SELF, AGENT._replace(socket_path='/run/"'), "socket_path"),
+    ],
+)
+def test_what_cannot_stand_in_a_unit_file_is_refused(
+    product: products.Product, agent: Optional[units.Agent], named: str
+) -> None:
+    """Nothing from a configuration breaks out of a unit file: it is refused by name before anything is written."""
+    with pytest.raises(codes.BadConfig) as caught:
+        units.render(product, 252, agent)
+    assert named in caught.value.text
+
+
+def test_a_unit_of_a_template_is_a_unit() -> None:
+    """Instances and escaped names are daemons too."""
+    files = units.render(DEMO._replace(unit=r"demo@a\x2db.service"), 252)
+    assert files[-1].path == r"/etc/systemd/system/demo@a\x2db.service.d/50-slotward-rollback.conf"
+
+
+def test_a_second_setup_changes_nothing() -> None:
+    """I9: the plan against what was written is empty; against an empty host it is everything."""
+    files = units.render(SELF, 252, AGENT)
+    host: Dict[str, Tuple[int, bytes]] = {}
+    first = units.plan(files, host.get)
+    assert [change.what for change in first] == ["create"] * len(files)
+    assert units.needs_reload(first)
+    host.update({file.path: (file.mode, file.text.encode("utf-8")) for file in files})
+    assert units.plan(files, host.get) == ()
+    assert not units.needs_reload(())
+
+
+def test_what_differs_is_named() -> None:
+    """An edited file, a lost mode, a missing file."""
+    files = units.render(DEMO, 252)
+    host = {file.path: (file.mode, file.text.encode("utf-8")) for file in files}
+    guard, facts = files[0].path, files[1].path
+    host[guard] = (0o644, host[guard][1])
+    host[facts] = (0o644, b"UNIT=x\n")
+    del host[files[-1].path]
+    changes = units.plan(files, host.get)
+    assert changes == (
+        units.Change(guard, "mode"),
+        units.Change(facts, "update"),
+        units.Change(files[-1].path, "create"),
+    )
+    assert units.needs_reload(changes)
+    assert not units.needs_reload(changes[:2])
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_w9_systemd_analyze_finds_nothing(tmp_path: pathlib.Path) -> None:
+    """W9: the units, as one set, verified by the systemd of this machine. Real hosts do the same for three versions."""
+    version = int(subprocess.run(["systemd-analyze", "--version"], capture_output=True, check=True).stdout.split()[1])
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n", encoding="ascii")
+    program.chmod(0o755)
+    shown = []
+    for file in units.render(SELF._replace(entrypoint=str(program)), version, AGENT):
+        if file.path.startswith(units.UNIT_DIR):
+            path = tmp_path / "units" / file.path[len(units.UNIT_DIR) + 1 :]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file.text.replace(units.GUARD_DIR + "/guard", str(program)), encoding="utf-8")
+            if path.parent.name == "units":
+                shown.append(str(path))
+    templates = [name.replace("@.", "@slotward.") for name in shown]
+    for source, name in zip(shown, templates):
+        if source != name:
+            pathlib.Path(name).write_bytes(pathlib.Path(source).read_bytes())
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *templates],
+        env={"PATH": "/usr/bin:/bin", "SYSTEMD_UNIT_PATH": f"{tmp_path}/units:/usr/lib/systemd/system:/lib/systemd/system"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert [line for line in done.stderr.splitlines() if "slotward" in line] == []
+    assert done.returncode == 0, done.stderr
