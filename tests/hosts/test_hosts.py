@@ -241,3 +241,30 @@ def test_the_command_covers_a_hosts_life(tmp_path: pathlib.Path) -> None:
     hostctl("poweroff", "one")
     hostctl("down", "--all")
     assert not records.run_dir("by-hand").exists()
+
+
+def test_without_overlays_a_host_is_a_whole_copy(run: hosts.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the kernel or the disk cannot overlay, the host boots from a copy of the whole base tree."""
+    monkeypatch.setattr(tree, "can_overlay", lambda _: False)
+    host = run.up("whole", "bookworm")
+    assert host.record.base is None
+    assert host.run("stat -f -c %T /usr/lib").stdout != "overlayfs\n"
+    assert (host.root / "usr/lib/systemd/systemd").exists()
+    run.down("whole")
+    assert traces(host) == []
+
+
+@pytest.mark.parametrize("after", [0.2, 0.8, 1.4, 2.0])
+def test_a_killed_up_leaves_nothing_that_stops_the_next(tmp_path: pathlib.Path, after: float) -> None:
+    """Wherever 'up' is killed, doing it again gives a host, and 'down' removes all of it."""
+    environment = {**os.environ, "SLOTWARD_HOSTS_RUN": "cut-short"}
+    environment.pop("SLOTWARD_HOSTS_OWNER", None)
+    words = [HERE / "hostctl", "up", "x", "--disk", "8"]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as first:
+        time.sleep(after)
+        first.kill()
+    subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, timeout=300, check=True)
+    host = hosts.Host("cut-short", "x")
+    assert host.run("findmnt -no FSTYPE /opt/slotward").stdout == "ext4\n"
+    subprocess.run([HERE / "hostctl", "down", "--all"], env=environment, timeout=60, check=True)
+    assert traces(host) == []

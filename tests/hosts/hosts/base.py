@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import pathlib
 import shlex
-import shutil
 import subprocess
 import sys
 
-from hosts import errors, process, recipe, records, settings
+from hosts import errors, process, recipe, records, settings, tree
 
 
 def path_of(suite: str) -> pathlib.Path:
@@ -26,27 +25,27 @@ def path_of(suite: str) -> pathlib.Path:
 
 def ensure(suite: str) -> pathlib.Path:
     """Return the base tree of a suite, building it first when the cache has none."""
-    tree = path_of(suite)
-    if tree.is_dir():
-        return tree
+    target = path_of(suite)
+    if target.is_dir():
+        return target
     with records.locked(settings.cache_dir() / f"{suite}.lock", settings.BUILD_TIMEOUT_S):
-        if not tree.is_dir():
-            _build(suite, tree)
-    return tree
+        if not target.is_dir():
+            _build(suite, target)
+    return target
 
 
-def _build(suite: str, tree: pathlib.Path) -> None:
+def _build(suite: str, target: pathlib.Path) -> None:
     print(f"hosts: building the {suite} base tree (about half a minute)", file=sys.stderr)
-    fresh = tree.with_name(f".{suite}.building")
-    log = tree.with_name(f"{suite}.log")
+    fresh = target.with_name(f".{suite}.building")
+    log = target.with_name(f"{suite}.log")
     options = recipe.apt_options(process.tool("apt-config", "dump"))
     for mirror in _mirrors():
-        shutil.rmtree(fresh, ignore_errors=True)
+        tree.remove(fresh)
         if _built(recipe.build_command(suite, str(fresh), mirror, options), log):
             finish(fresh)
-            os.rename(fresh, tree)
+            os.rename(fresh, target)
             return
-    shutil.rmtree(fresh, ignore_errors=True)
+    tree.remove(fresh)
     tried = " and ".join(_mirrors())
     raise errors.HostError(
         f"cannot build {suite} from {tried}: see {log}, or set SLOTWARD_HOSTS_MIRROR to a mirror that has it"
@@ -59,12 +58,12 @@ def _built(command: list[str], log: pathlib.Path) -> bool:
         output.write(shlex.join(command) + "\n")
         output.flush()
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=settings.BUILD_TIMEOUT_S
+            return (
+                process.run_group([*process.ALL_WITH_US, *command], None, settings.BUILD_TIMEOUT_S, output).returncode
+                == 0
             )
         except subprocess.TimeoutExpired:
             return False
-    return done.returncode == 0
 
 
 def _mirrors() -> list[str]:
@@ -81,17 +80,17 @@ def _mirrors() -> list[str]:
     return [recipe.mirror_of(text), recipe.ARCHIVE]
 
 
-def finish(tree: pathlib.Path) -> None:
+def finish(root: pathlib.Path) -> None:
     """Turn a fresh Debian tree into a base: no keys, no identity, quiet units, sshd for keys only."""
     for name in recipe.REMOVED:
-        (tree / name).unlink(missing_ok=True)
-    for key in (tree / "etc/ssh").glob("ssh_host_*"):
+        (root / name).unlink(missing_ok=True)
+    for key in (root / "etc/ssh").glob("ssh_host_*"):
         key.unlink()
-    (tree / "etc/resolv.conf").write_text("", encoding="ascii")
-    (tree / "etc/ssh/sshd_config.d/slotward-hosts.conf").write_text(recipe.SSHD, encoding="ascii")
-    (tree / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
+    (root / "etc/resolv.conf").write_text("", encoding="ascii")
+    (root / "etc/ssh/sshd_config.d/slotward-hosts.conf").write_text(recipe.SSHD, encoding="ascii")
+    (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
     for unit in recipe.MASKED:
-        link = tree / "etc/systemd/system" / unit
+        link = root / "etc/systemd/system" / unit
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
 
@@ -102,8 +101,8 @@ def remove_unused() -> list[str]:
     for suite in settings.SUITES:
         with records.locked(settings.cache_dir() / f"{suite}.lock", settings.BUILD_TIMEOUT_S):
             used = records.used_bases()
-            for tree in [*settings.cache_dir().glob(f"{suite}-*"), *settings.cache_dir().glob(f".{suite}.*")]:
-                if str(tree) not in used:
-                    process.tool("rm", "-rf", "--one-file-system", str(tree), timeout_s=600)
-                    removed.append(str(tree))
+            for cached in [*settings.cache_dir().glob(f"{suite}-*"), *settings.cache_dir().glob(f".{suite}.*")]:
+                if str(cached) not in used:
+                    tree.remove(cached)
+                    removed.append(str(cached))
     return removed

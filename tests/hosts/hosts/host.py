@@ -72,7 +72,7 @@ class Host:
 
     @property
     def ssh_options(self) -> list[str]:
-        """What makes ssh use the run's key and its list of host keys, and nothing of the user's."""
+        """What makes ssh use the run's key and its list of host keys, and notice a dead host within 20 s."""
         known = records.run_dir(self.run_id) / "known_hosts"
         options = (
             f"UserKnownHostsFile={known}",
@@ -81,6 +81,8 @@ class Host:
             "IdentitiesOnly=yes",
             "BatchMode=yes",
             "ConnectTimeout=10",
+            "ServerAliveInterval=5",
+            "ServerAliveCountMax=3",
         )
         return [word for option in options for word in ("-o", option)]
 

@@ -16,10 +16,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
+from typing import IO
 
 from hosts import errors
 
 POLL_S = 0.05
+# Prefixes of commands: one that dies when the caller does, and one whose children do so too.
+WITH_US = ("setpriv", "--pdeathsig", "KILL")
+ALL_WITH_US = (*WITH_US, "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,13 +149,18 @@ def tool(*argv: str, timeout_s: float = 60.0, stdin: str | None = None) -> str:
     return done.stdout
 
 
-def run_group(argv: Sequence[str], stdin: bytes | None, timeout_s: float) -> subprocess.CompletedProcess[bytes]:
-    """Run a command in a process group of its own, and kill the whole group when its time is over."""
+def run_group(
+    argv: Sequence[str], stdin: bytes | None, timeout_s: float, output: IO[str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a command in a process group of its own, and kill the whole group when its time is over.
+
+    What it prints is in the result, or in output when that is given.
+    """
     with subprocess.Popen(
         argv,
         stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE if output is None else output,
+        stderr=subprocess.PIPE if output is None else output,
         process_group=0,
     ) as child:
         try:

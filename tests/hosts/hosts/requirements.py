@@ -21,6 +21,8 @@ TOOLS = {
     "mount": "mount",
     "umount": "mount",
     "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
     "dbus-daemon": "dbus-daemon",
 }
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import re
+import time
 import uuid
 from collections.abc import Collection
 
@@ -57,7 +58,7 @@ def make(base: pathlib.Path, root: pathlib.Path, whole: bool) -> None:
 
 def _copy(source: pathlib.Path, target: pathlib.Path, without: Collection[str]) -> None:
     names = [str(path) for path in source.iterdir() if path.name not in without]
-    process.tool("cp", "-a", "--reflink=auto", "-t", str(target), *names, timeout_s=600)
+    process.tool(*process.WITH_US, "cp", "-a", "--reflink=auto", "-t", str(target), *names, timeout_s=600)
 
 
 def personalise(root: pathlib.Path, name: str, link: network.Link, authorized: str) -> str:
@@ -123,4 +124,11 @@ def remove(directory: pathlib.Path) -> None:
     left = mounts_below(directory)
     if left:
         raise errors.HostError(f"cannot remove {directory}: {left[0]} is still mounted")
-    process.tool("rm", "-rf", "--one-file-system", str(directory), timeout_s=600)
+    for last in (False, False, True):
+        try:
+            process.tool("rm", "-rf", "--one-file-system", str(directory), timeout_s=600)
+            return
+        except errors.HostError:  # what a killed run had started may still be writing
+            if last:
+                raise
+            time.sleep(1)
