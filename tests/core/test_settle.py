@@ -111,6 +111,14 @@ ROWS: List[Row] = [
         TRIAL,
     ),
     Row(
+        "`trial`, bad",
+        "not good",
+        Action.GO_BACK,
+        codes.BAD_RECORD,
+        ((on_trial(), settle.Clock(values.STARTED_S - settle.SLACK_S - 1, BOOT)),),
+        TRIAL,
+    ),
+    Row(
         "`trial`, also bad",
         "is good, never started",
         Action.ABANDONED,
@@ -243,6 +251,14 @@ def test_S9_a_deadline_already_past_acts_at_once() -> None:
     pending = trial.render_trial(TRIAL._replace(deadline_s=0))
     found = settle.decide(on_trial(pending), settle.Clock(0, BOOT))
     assert found.action is Action.GO_BACK
+
+
+def test_a_deadline_may_lie_a_little_further_off_than_the_length_and_no_more() -> None:
+    """Clocks are read at two moments; a deadline of another hour is damage, and never a long trial."""
+    edge = settle.Clock(values.STARTED_S - settle.SLACK_S, BOOT)
+    assert settle.decide(on_trial(), edge).action is Action.AWAIT
+    assert settle.decide(on_trial(), edge._replace(uptime_s=edge.uptime_s - 1)).action is Action.GO_BACK
+    assert settle.decide(on_trial(), settle.Clock(1, values.NEXT_BOOT)).action is Action.AWAIT
 
 
 def test_the_new_slot_is_the_recorded_one_else_the_one_that_is_not_good() -> None:

@@ -26,6 +26,9 @@ class Clock(NamedTuple):
     boot_id: str
 
 
+SLACK_S = 5
+"""How much further off than its length a deadline may read before the record counts as bad; the guard has the same."""
+
 NO_SLOTS: Mapping[str, records.SlotRecord] = {}
 
 
@@ -84,6 +87,11 @@ def left_s(trial: trials.Trial, clock: Clock) -> int:
     return max(0, trial.deadline_s - clock.uptime_s)
 
 
+def is_impossible(trial: trials.Trial, clock: Clock) -> bool:
+    """Whether the deadline lies further off than the trial is long, which no swap and no renewal writes."""
+    return trial.boot_id == clock.boot_id and trial.deadline_s > clock.uptime_s + trial.length_s + SLACK_S
+
+
 def _without_record(state: State) -> Settlement:
     if state.current == state.good or state.good is None:
         return Settlement(Action.NONE, codes.OK)  # without `good` nobody knows where to go back to: a broken record
@@ -98,7 +106,7 @@ def _with_trial(state: State, data: bytes, clock: Clock) -> Settlement:
         if trials.was_started(state.log):
             return Settlement(Action.FAILED, codes.DID_NOT_START, trial)
         return Settlement(Action.ABANDONED, codes.NEVER_STARTED, trial)
-    if trial is None or state.current != trial.to_slot:
+    if trial is None or state.current != trial.to_slot or is_impossible(trial, clock):
         return Settlement(Action.GO_BACK, codes.BAD_RECORD, trial)
     over = deadline_reason(trial, clock)
     if over is not None:
