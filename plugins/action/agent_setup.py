@@ -8,7 +8,9 @@ from typing import Any, Dict, Optional
 
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, setup_options
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
-from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, remote
+from ansible_collections.slotward.fleet.plugins.plugin_utils import remote
+
+NOTHING_DONE = {"changed": False, "changes": [], "unit_changed": False, "restart_needed": False}
 
 
 class ActionModule(remote.RemoteAction):
@@ -22,18 +24,16 @@ class ActionModule(remote.RemoteAction):
         del tmp
         self._vars = task_vars or {}
         args = self.validate_argument_spec(argument_spec=setup_options.SETUP_OPTIONS)[1]
-        product = args["target"]["product"]
+        result.update(state="failed", code=codes.OK, reason=None, retry=None, **NOTHING_DONE)
+        result["product"] = args["target"]["product"]
         try:
             seen = self.contact(link=args["executable"])
             if args["delivery"] == "push" and not args["src"] and not seen.linked:
                 args["src"] = self.push_artifact(args["target"], seen.platform)
-            call = dict(args, target=flow.for_host(args["target"], seen.platform))
-            result.update(self.ask("agent_setup", call))
-        except (codes.Refused, codes.Retryable) as error:
-            state = "refused" if isinstance(error, codes.Refused) else "failed"
-            result.update(remote.failure(product, state, error.code, error.text))
+            result.update(self.ask("agent_setup", args))
+        except codes.Refused as error:
+            result.update(failed=True, state="refused", code=error.code, reason=error.text, msg=error.text)
         except remote.Lost as error:
-            result.update(
-                remote.failure(product, "unknown", ansible_glue.UNREACHABLE, "the host cannot be reached: %s" % error)
-            )
+            text = "the host cannot be reached: %s" % error
+            result.update(failed=True, state="unknown", code=ansible_glue.UNREACHABLE, reason=text, msg=text)
         return result

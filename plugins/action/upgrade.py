@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The controller's half of ``upgrade``: switch, connect anew, confirm by the trial's id.
+"""``upgrade`` on one host: stage; or switch, connect anew, confirm by the trial's id.
 
 Rules:
 
 * What happened is read from the host after connecting anew, never from whether a call came back (field case S8).
 * The trial's id is chosen here, so that a lost answer does not lose the trial.
 * Success is `confirmed` or `current`. Every other end says its code, its reason and the way out, and within a bound.
+* One step is one command of the agent: the fewer things between a switch and its confirmation, the shorter the trial.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, upgrade_options
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
@@ -21,7 +23,7 @@ from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, releas
 
 SWAP_BOUND_S = 120.0
 ASK_MARGIN_S = 30.0
-HOST_OPTIONS = ("product", "executable", "config", "src", "stage_only", "adopt", "smoke")
+ASK_BOUND_S = 60.0
 
 
 class ActionModule(remote.RemoteAction):
@@ -33,98 +35,96 @@ class ActionModule(remote.RemoteAction):
         """Stage, or switch and confirm; answer where the host ended and why."""
         result: Dict[str, Any] = super().run(tmp, task_vars)
         del tmp
-        self._vars = task_vars or {}
         args = self.validate_argument_spec(
             argument_spec=upgrade_options.UPGRADE_OPTIONS,
-            mutually_exclusive=[["release", "target"], ["push", "src"]],
-            required_one_of=[["release", "target"]],
+            mutually_exclusive=upgrade_options.EXCLUSIVE,
+            required_one_of=upgrade_options.ONE_OF,
         )[1]
         product = (args["target"] or {}).get("product") or args["product"]
         try:
-            target = self._target(args)
-            product = target["product"]
-            call = dict({key: args[key] for key in HOST_OPTIONS}, target=target, product=product)
-            platform = self.contact().platform
-            result.update(self._upgrade(args, call, platform))
+            self._target = self._read_target(args)
+            product = self._target["product"]
+            self._params = dict(args, product=product)
+            result.update(self._upgrade(self.contact().platform))
         except (codes.Refused, codes.Retryable) as error:
             state = "refused" if isinstance(error, codes.Refused) else "failed"
-            result.update(remote.failure(product, state, error.code, error.text))
+            result.update(flow.failure(product, state, error.code, error.text))
         except remote.Lost as error:
             text = "the host cannot be reached, nothing was changed: %s" % error
-            result.update(remote.failure(product, "unknown", ansible_glue.UNREACHABLE, text))
+            result.update(flow.failure(product, "unknown", ansible_glue.UNREACHABLE, text))
         return result
 
-    def _target(self, args: Dict[str, Any]) -> Dict[str, Any]:
+    def _read_target(self, args: Dict[str, Any]) -> Dict[str, Any]:
         """The target to send, read from the release when it was not given."""
-        if args["target"]:
-            target: Dict[str, Any] = dict(args["target"])
-            if args["version"] and target["version"] != args["version"]:
-                text = "the target is %s %s, not %s" % (target["product"], target["version"], args["version"])
-                raise releases.refuse(codes.WRONG_VERSION, text)
-            return flow.from_url(target, args["url"]) if args["url"] else target
-        product = args["product"] if "product" in self._task.args else None
-        release = releases.read(args["release"], args["pins"] or (), args["threshold"], product, args["version"])
-        return releases.target(release, args["url"])
+        if not args["target"]:
+            product = args["product"] if "product" in self._task.args else None
+            release = releases.read(args["release"], args["pins"] or (), args["threshold"], product, args["version"])
+            return releases.target(release, args["url"])
+        target: Dict[str, Any] = dict(args["target"])
+        if args["version"] and target["version"] != args["version"]:
+            text = "the target is %s %s, not %s" % (target["product"], target["version"], args["version"])
+            raise releases.refuse(codes.WRONG_VERSION, text)
+        return flow.from_url(target, args["url"]) if args["url"] else target
 
-    def _upgrade(self, args: Dict[str, Any], call: Dict[str, Any], platform: str) -> Dict[str, Any]:
-        target = call["target"]
-        if args["push"] and not self._task.check_mode:
-            plan = self.ask("upgrade", dict(call, plan_only=True, target=flow.for_host(target, platform)))
-            if plan.get("failed") and plan.get("code") != codes.TRIAL_PENDING:
+    def _upgrade(self, platform: str) -> Dict[str, Any]:
+        word = json.dumps(ansible_glue.word_for(self._target, platform))
+        if self._task.check_mode:
+            return self._planned(word)
+        words = flow.words(self._params)
+        if self._params["push"]:
+            plan = self._planned(word)
+            if plan["failed"] and plan["code"] != codes.TRIAL_PENDING:
                 return plan
-            if plan.get("artifact"):
-                call["src"] = self.push_artifact(target, platform)
-        call["target"] = flow.for_host(target, platform)
-        if self._task.check_mode or args["stage_only"]:
-            return self.ask("upgrade", call)
-        return self._switch(args, call)
+            if plan["artifact"]:
+                words += ["--src", self.push_artifact(self._target, platform)]
+        if self._params["stage_only"]:
+            return flow.staged(self._params, self._target, self.agent(self._params, [*words, "--stage-only"], word))
+        return self._switch([*words, "--no-wait"], word)
 
-    def _switch(self, args: Dict[str, Any], call: Dict[str, Any]) -> Dict[str, Any]:
+    def _planned(self, word: str) -> Dict[str, Any]:
+        """What prepare answers."""
+        words = ["prepare", *flow.words(dict(self._params, smoke=True))[1:]]
+        return flow.planned(self._params, self._target, self.agent(self._params, words, word))
+
+    def _switch(self, words: List[str], word: str) -> Dict[str, Any]:
         """Begin the trial, or find the one that an interrupted run began, and see it through."""
-        target = call["target"]
-        trial_id = args["id"] or os.urandom(8).hex()
+        trial_id = self._params["id"] or os.urandom(8).hex()
         try:
-            begun = self.ask("upgrade", dict(call, id=trial_id), SWAP_BOUND_S)
+            answer = self.agent(self._params, [*words, "--id", trial_id], word, SWAP_BOUND_S)
+            begun = flow.begun(self._params, self._target, answer)
         except remote.Lost as error:
-            begun = flow.lost(target, trial_id, str(error))
-        if begun.get("code") == codes.TRIAL_PENDING:
-            begun = self._pending(call, begun)
-        if begun.get("state") != "trial" and not flow.is_lost(begun):
+            begun = flow.lost(self._target, trial_id, str(error))
+        if begun["code"] == codes.TRIAL_PENDING:
+            begun = flow.resumed(begun, self._node(), self._target)
+        if begun["state"] != flow.TRIAL and not flow.is_lost(begun):
             return begun
-        if not args["confirm"]:
-            return begun if not flow.is_lost(begun) else flow.merged(begun, begun, 0)
-        return self._see_through(call, begun, args["reconnect_s"])
+        if not self._params["confirm"]:
+            return flow.merged(begun, begun, 0) if flow.is_lost(begun) else begun
+        return self._see_through(begun)
 
-    def _pending(self, call: Dict[str, Any], refused: Dict[str, Any]) -> Dict[str, Any]:
-        """A trial is pending already: ours to go on with when it is of the same release, else somebody else's."""
-        node = self.ask("node_info", self._asked(call))
-        trial = node.get("trial")
-        if not trial or trial["to"] != call["target"]["version"]:
-            return refused
-        return flow.resumed(refused, node)
+    def _node(self) -> Dict[str, Any]:
+        """What the host says of its state."""
+        return self.agent(self._params, ["update"], bound_s=ASK_BOUND_S).data
 
-    def _asked(self, call: Dict[str, Any]) -> Dict[str, Any]:
-        return {key: call[key] for key in ("product", "executable", "config")}
-
-    def _see_through(self, call: Dict[str, Any], begun: Dict[str, Any], reconnect_s: Optional[int]) -> Dict[str, Any]:
+    def _see_through(self, begun: Dict[str, Any]) -> Dict[str, Any]:
         """Connect anew and confirm, until the trial has ended or the time is over."""
         since = time.monotonic()
-        watch = flow.Watch(begun, reconnect_s, since)
+        watch = flow.Watch(begun, self._params["reconnect_s"], since)
         while True:
             self.reconnect()
             try:
-                asked = dict(self._asked(call), id=begun["trial_id"], wait_s=watch.wait_s(time.monotonic()))
-                answer = self.ask("confirm", asked, asked["wait_s"] + ASK_MARGIN_S)
-                if answer.get("code") == codes.NO_TRIAL and flow.is_lost(begun):
-                    answer = self._not_begun(call, answer)
+                answer = self._confirm(begun, watch.wait_s(time.monotonic()))
             except remote.Lost as error:
-                answer = flow.lost(call["target"], begun["trial_id"], str(error))
+                answer = flow.lost(self._target, begun["trial_id"], str(error))
             step = watch.judge(answer, time.monotonic())
             if step.done:
                 return flow.merged(begun, answer, time.monotonic() - since)
             time.sleep(step.pause_s)
 
-    def _not_begun(self, call: Dict[str, Any], answer: Dict[str, Any]) -> Dict[str, Any]:
-        """The connection was lost and no trial is known: somebody may still be at it, which only the lock tells."""
-        node = self.ask("node_info", self._asked(call))
-        return flow.busy(answer, node) if node.get("lock") else answer
+    def _confirm(self, begun: Dict[str, Any], wait_s: int) -> Dict[str, Any]:
+        words = ["confirm", "--id", begun["trial_id"], "--wait", str(wait_s)]
+        answer = flow.asked(self._params, self.agent(self._params, words, bound_s=wait_s + ASK_MARGIN_S))
+        if answer["code"] == codes.NO_TRIAL and flow.is_lost(begun):
+            # the answer to the switch was lost: somebody may still be at it, which only the lock tells
+            return flow.busy(answer, self._node())
+        return answer

@@ -76,6 +76,12 @@ def broken(code: str, message: str, state: str = "failed", rc: int = 1) -> Answe
     return Answer(rc, {"state": state, "code": code, "message": message})
 
 
+def not_installed(path: str) -> Answer:
+    """The answer of a host without an agent."""
+    text = "%s is not there or not executable: install the agent first (playbook slotward.fleet.install)" % path
+    return broken(NOT_INSTALLED, text)
+
+
 def command(params: Dict[str, Any], words: Sequence[str]) -> List[str]:
     """The command line for one request; what has its default value is left out."""
     line = [params.get("executable") or EXECUTABLE]
@@ -89,14 +95,13 @@ def command(params: Dict[str, Any], words: Sequence[str]) -> List[str]:
 
 def parse(rc: int, out: str, err: str, line: Sequence[str]) -> Answer:
     """The agent's answer, or what came instead of one."""
-    for text in reversed(out.strip().splitlines()):
-        try:
-            data = json.loads(text)
-        except ValueError:
-            break
-        if isinstance(data, dict):
+    for text in reversed(out.splitlines()):
+        if text.lstrip().startswith("{"):
+            try:
+                data = json.loads(text)
+            except ValueError:
+                continue
             return Answer(rc, data)
-        break
     tail = (err.strip() or out.strip())[-1000:] or "no output"
     return broken(BAD_ANSWER, "%s ended with status %d and without a JSON answer: %s" % (" ".join(line), rc, tail))
 
@@ -111,10 +116,7 @@ def ask(module: AnsibleModule, words: Sequence[str], stdin: Optional[str] = None
     """Run the agent once and return what it answers."""
     line = command(module.params, words)
     if not installed(module.params):
-        return broken(
-            NOT_INSTALLED,
-            "%s is not there or not executable: install the agent first (playbook slotward.fleet.install)" % line[0],
-        )
+        return not_installed(line[0])
     rc, out, err = module.run_command(line, data=stdin, handle_exceptions=False)
     return parse(rc, out, err, line)
 
@@ -194,15 +196,12 @@ def artifact_for(target: Dict[str, Any], here: str) -> Dict[str, Any]:
     return artifact
 
 
-def choose(target: Dict[str, Any]) -> Answer:
-    """The control side's word to this host, made from what the release has for this host's platform."""
-    try:
-        artifact = artifact_for(target, platform())
-    except codes.Refused as error:
-        return broken(error.code, error.text, "refused", 3)
+def word_for(target: Dict[str, Any], here: str) -> Dict[str, Any]:
+    """The control side's word to a host of one platform; raises Refused when the release has nothing for it."""
+    artifact = artifact_for(target, here)
     word = {key: target[key] for key in ("product", "version")}
     word.update(url=artifact.get("url") or "", sha256=artifact["sha256"], signature=target["manifest"])
-    return Answer(0, {"target": word})
+    return word
 
 
 def trial_by_id(answer: Answer, trial_id: str) -> Answer:

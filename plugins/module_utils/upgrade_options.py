@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PRIVATE to the collection: the options of ``upgrade``, for the module on the host and its action on the controller."""
+"""PRIVATE to the collection: the options of ``upgrade``, for its documentation and its action."""
 
 from __future__ import annotations
 
@@ -17,26 +17,22 @@ TARGET_OPTIONS: Dict[str, Dict[str, Any]] = {
     "directory": {"type": "str"},
 }
 
-# Only the action on the controller looks at these.
-CONTROLLER_OPTIONS: Dict[str, Dict[str, Any]] = {
-    "release": {"type": "str"},
-    "pins": {"type": "list", "elements": "str"},
-    "threshold": {"type": "int", "default": 1},
-    "version": {"type": "str"},
-    "url": {"type": "str"},
-    "push": {"type": "bool", "default": False},
-    "confirm": {"type": "bool", "default": True},
-    "reconnect_s": {"type": "int"},
-}
-
 UPGRADE_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     NODE_OPTIONS,
+    release={"type": "str"},
     target={"type": "dict", "options": TARGET_OPTIONS},
+    pins={"type": "list", "elements": "str"},
+    threshold={"type": "int", "default": 1},
+    version={"type": "str"},
+    url={"type": "str"},
+    push={"type": "bool", "default": False},
     src={"type": "path"},
     stage_only={"type": "bool", "default": False},
-    plan_only={"type": "bool", "default": False},
     adopt={"type": "bool", "default": False},
     smoke={"type": "bool", "default": True},
+    confirm={"type": "bool", "default": True},
+    reconnect_s={"type": "int"},
     id={"type": "str"},
-    **CONTROLLER_OPTIONS,
 )
+EXCLUSIVE = [["release", "target"], ["push", "src"]]
+ONE_OF = [["release", "target"]]

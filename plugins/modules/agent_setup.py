@@ -135,6 +135,11 @@ reason:
   returned: always
   type: str
   sample: null
+retry:
+  description: Always null; the other results of the collection have it.
+  returned: always
+  type: str
+  sample: null
 changes:
   description: What was changed, or would be, each with C(path) and C(what).
   returned: always

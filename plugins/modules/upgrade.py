@@ -1,7 +1,7 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""Take a host to a release: the half that runs on the host (the other half is the action plugin of this name)."""
+"""The documentation of ``upgrade``; the action plugin of this name does the work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ description:
     that C(max_fail_percentage) counts it.
   - With O(stage_only=true) the release is downloaded and verified and nothing is switched. Use it as a task of its own before
     the switch, so that a slow download on one host does not use up the time that its neighbours have to confirm.
-  - This is an action plugin over a module. The work on the host runs in a unit of its own there and survives a lost connection.
+  - This is an action plugin. It runs the agent's own commands over the connection, one for each step. What changes the host runs in a
+    unit of its own there and survives a lost connection.
 extends_documentation_fragment:
   - slotward.fleet.attributes
   - slotward.fleet.attributes.actiongroup_node
@@ -103,11 +104,6 @@ options:
   stage_only:
     description:
       - Download and verify only.
-    type: bool
-    default: false
-  plan_only:
-    description:
-      - Answer what would be done and do nothing, as in check mode.
     type: bool
     default: false
   adopt:
@@ -266,48 +262,19 @@ command:
   sample: null
 """
 
-import json
-from typing import Any, Dict, List
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, upgrade_options
-
-NO_CHANGE = ("current", "ahead")
-
-
-def words_for(params: Dict[str, Any], check: bool) -> List[str]:
-    """The agent's command for this request, without what every request has."""
-    words = ["prepare" if check else "upgrade", "--target", "-"]
-    words += ["--src", params["src"]] if params["src"] else []
-    words += ["--adopt"] if params["adopt"] else []
-    if check:
-        return words
-    words += ["--stage-only"] if params["stage_only"] else ["--no-wait"]
-    words += [] if params["smoke"] else ["--no-smoke"]
-    words += ["--id", params["id"]] if params["id"] and not params["stage_only"] else []
-    return words
+from ansible_collections.slotward.fleet.plugins.module_utils import upgrade_options
 
 
 def main() -> None:
-    """Ask the agent and hand its answer back."""
-    module = AnsibleModule(argument_spec=upgrade_options.UPGRADE_OPTIONS, supports_check_mode=True)
-    target = module.params["target"]
-    if target is None:
-        module.fail_json(msg="the module needs target; release is read by the action plugin on the controller")
-    module.params["product"] = target["product"]
-    only_plan = module.check_mode or module.params["plan_only"]
-    answer = ansible_glue.choose(target)
-    if not answer.failed:
-        words = words_for(module.params, only_plan)
-        answer = ansible_glue.ask(module, words, stdin=json.dumps(answer.data["target"]))
-    result = ansible_glue.shape(module.params, answer, to=target["version"], sequence=target["sequence"])
-    result.update({key: answer.data.get(key) for key in ("artifact", "command")})
-    result.update({key: bool(answer.data.get(key)) for key in ("reuse", "adopt")})
-    would = not answer.failed and result["state"] not in NO_CHANGE
-    changed = would if only_plan else bool(answer.data.get("changed"))
-    after = result["to"] if changed and not module.params["stage_only"] else result["from"]
-    result["diff"] = ansible_glue.before_after(result["product"], result["from"], after)
-    ansible_glue.finish(module, answer, result, changed)
+    """Say that this must not be called: the action plugin answers in its place."""
+    module = AnsibleModule(
+        argument_spec=upgrade_options.UPGRADE_OPTIONS,
+        mutually_exclusive=upgrade_options.EXCLUSIVE,
+        required_one_of=upgrade_options.ONE_OF,
+        supports_check_mode=True,
+    )
+    module.fail_json(msg="upgrade runs as an action plugin on the controller; it cannot be called as a module")
 
 
 if __name__ == "__main__":

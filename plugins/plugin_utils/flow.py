@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
@@ -52,13 +52,69 @@ def from_url(target: Dict[str, Any], url: str) -> Dict[str, Any]:
     return dict(target, artifacts=moved)
 
 
+def words(params: Dict[str, Any]) -> List[str]:
+    """The agent's command to take a release, without how far to go."""
+    line = ["upgrade", "--target", "-"]
+    line += ["--src", params["src"]] if params["src"] else []
+    line += ["--adopt"] if params["adopt"] else []
+    line += [] if params["smoke"] else ["--no-smoke"]
+    return line
+
+
+def _shaped(params: Dict[str, Any], target: Dict[str, Any], answer: ansible_glue.Answer) -> Result:
+    result = ansible_glue.shape(params, answer, to=target["version"], sequence=target["sequence"])
+    result.update({key: answer.data.get(key) for key in ("artifact", "command")})
+    result.update({key: bool(answer.data.get(key)) for key in ("reuse", "adopt")})
+    result["msg"] = ansible_glue.sentence(result, str(answer.data.get("message") or ""))
+    result.update(failed=answer.failed, changed=bool(answer.data.get("changed")))
+    return result
+
+
+def planned(params: Dict[str, Any], target: Dict[str, Any], answer: ansible_glue.Answer) -> Result:
+    """What check mode answers: what prepare does, and as changed whether an upgrade would change the host."""
+    result = _shaped(params, target, answer)
+    result["changed"] = not answer.failed and result["state"] not in WELL
+    after = result["to"] if result["changed"] else result["from"]
+    result["diff"] = ansible_glue.before_after(result["product"], result["from"], after)
+    return result
+
+
+def staged(params: Dict[str, Any], target: Dict[str, Any], answer: ansible_glue.Answer) -> Result:
+    """What staging answers: the same version runs before and after."""
+    result = _shaped(params, target, answer)
+    result["diff"] = ansible_glue.before_after(result["product"], result["from"], result["from"])
+    return result
+
+
+def begun(params: Dict[str, Any], target: Dict[str, Any], answer: ansible_glue.Answer) -> Result:
+    """What the switch answers: a trial, or why there is none."""
+    result = _shaped(params, target, answer)
+    after = result["to"] if result["state"] == TRIAL else result["from"]
+    result["diff"] = ansible_glue.before_after(result["product"], result["from"], after)
+    return result
+
+
+def asked(params: Dict[str, Any], answer: ansible_glue.Answer) -> Result:
+    """What a confirmation answers."""
+    result = ansible_glue.shape(params, answer)
+    result["msg"] = ansible_glue.sentence(result, str(answer.data.get("message") or ""))
+    result["changed"] = bool(answer.data.get("changed"))
+    return result
+
+
+def failure(product: str, state: str, code: str, message: str, **known: Any) -> Result:
+    """A failed result with every key, made on the controller."""
+    answer = ansible_glue.broken(code, message, state)
+    result = ansible_glue.shape({"product": product}, answer, **known)
+    result.update(artifact=None, command=None, reuse=False, adopt=False)
+    result.update(failed=True, changed=False, msg=ansible_glue.sentence(result, message))
+    return result
+
+
 def lost(target: Dict[str, Any], trial_id: str, why: str) -> Result:
     """A result in the host's stead, when nothing came back."""
-    answer = ansible_glue.broken(codes.NOT_CONFIRMED, "the connection was lost: %s" % why, UNKNOWN)
     known = {"to": target["version"], "sequence": target["sequence"], "trial_id": trial_id}
-    result = ansible_glue.shape({"product": target["product"]}, answer, **known)
-    result.update(changed=False, artifact=None, command=None, reuse=False, adopt=False)
-    return result
+    return failure(target["product"], UNKNOWN, codes.NOT_CONFIRMED, "the connection was lost: %s" % why, **known)
 
 
 def is_lost(result: Result) -> bool:
@@ -66,19 +122,20 @@ def is_lost(result: Result) -> bool:
     return result.get("state") == UNKNOWN
 
 
-def resumed(refused: Result, node: Result) -> Result:
-    """The result of a switch that an earlier run made, from what the host says of its trial."""
-    trial = node["trial"]
+def resumed(refused: Result, node: Dict[str, Any], target: Dict[str, Any]) -> Result:
+    """The trial that an earlier run began, when it is of the same release; else the refusal, for it is somebody else's."""
+    trial = node.get("trial")
+    if not trial or trial["to"] != target["version"]:
+        return refused
     data = {"state": TRIAL, "code": codes.NOT_CONFIRMED, "trial": trial, "message": "an earlier run began this trial"}
     data.update({"from": trial["from"], "to": trial["to"], "sequence": trial["sequence"], "floor": node.get("floor")})
-    shaped = ansible_glue.shape({"product": refused["product"]}, ansible_glue.Answer(0, data))
-    kept = {key: value for key, value in refused.items() if key not in ("failed", "msg")}
-    return dict(kept, changed=False, **shaped)
+    return begun({"product": refused["product"]}, target, ansible_glue.Answer(0, data))
 
 
-def busy(answer: Result, node: Result) -> Result:
-    """The answer that no trial is known, while somebody holds the lock."""
-    return dict(answer, code=codes.IN_PROGRESS, msg="%s holds the lock" % node["lock"]["what"])
+def busy(answer: Result, node: Dict[str, Any]) -> Result:
+    """The answer that no trial is known, unless somebody holds the lock."""
+    lock = node.get("lock")
+    return dict(answer, code=codes.IN_PROGRESS, msg="%s holds the lock" % lock["what"]) if lock else answer
 
 
 class Watch:
@@ -131,7 +188,7 @@ def merged(begun: Result, answer: Result, waited_s: float) -> Result:
             side: (begun.get("digests") or {}).get(side) or (answer.get("digests") or {}).get(side)
             for side in ("from", "to")
         }
-        result["msg"] = answer.get("msg") or result["state"]
+        result["msg"] = answer["msg"]
     return ended(result, bool(begun.get("changed") or answer.get("changed")))
 
 

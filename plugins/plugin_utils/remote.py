@@ -9,9 +9,10 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
@@ -22,6 +23,7 @@ from ansible_collections.slotward.fleet.plugins.plugin_utils import bounded, rel
 COLLECTION = "slotward.fleet."
 RESET_BOUND_S = 20.0
 CONTACT_BOUND_S = 60.0
+NOT_THERE = (126, 127)  # what a shell says when it cannot start a program
 
 
 class Lost(Exception):
@@ -42,22 +44,46 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
     _supports_async = False
     _supports_diff = True
 
-    def ask(self, module: str, args: Dict[str, Any], bound_s: Optional[float] = None) -> Dict[str, Any]:
-        """One remote execution of a module; raises Lost when no answer came back."""
-        call = {"module_name": COLLECTION + module, "module_args": args, "task_vars": self._vars}
+    def ask(self, module: str, args: Dict[str, Any]) -> Dict[str, Any]:
+        """One remote execution of a module of ours; raises Lost when no answer came back."""
         try:
-            if bound_s is None:
-                result: Dict[str, Any] = self._execute_module(**call)
-            else:
-                with bounded.within(bound_s):
-                    result = self._execute_module(**call)
+            result: Dict[str, Any] = self._execute_module(
+                module_name=COLLECTION + module, module_args=args, task_vars=self._vars
+            )
         except AnsibleConnectionFailure as error:
             raise Lost(str(error)) from error
-        except bounded.TooLong:
-            raise Lost("no answer within %d s" % bound_s) from None
         if result.get("unreachable"):
             raise Lost(str(result.get("msg")))
         return result
+
+    def agent(
+        self, params: Dict[str, Any], words: Sequence[str], stdin: str = "", bound_s: Optional[float] = None
+    ) -> ansible_glue.Answer:
+        """One command of the agent over the connection itself: no module to build, send, start and remove.
+
+        Raises:
+            Lost: no answer came back within the bound.
+
+        """
+        line = ansible_glue.command(params, words)
+        command = " ".join(shlex.quote(word) for word in line)
+        # with data on its standard input a command gets no terminal, which would mix progress into the answer
+        said = self._say(command, True, bound_s, (stdin or "\n").encode("utf-8"))
+        if said["rc"] in NOT_THERE and not said["stdout"].strip():
+            return ansible_glue.not_installed(line[0])
+        return ansible_glue.parse(said["rc"], said["stdout"], said.get("stderr") or "", line)
+
+    def _say(
+        self, command: str, privileged: bool, bound_s: Optional[float], data: Optional[bytes] = None
+    ) -> Dict[str, Any]:
+        try:
+            with bounded.within(bound_s) if bound_s else contextlib.nullcontext():
+                said: Dict[str, Any] = self._low_level_execute_command(command, sudoable=privileged, in_data=data)
+        except AnsibleConnectionFailure as error:
+            raise Lost(str(error)) from error
+        except bounded.TooLong:
+            raise Lost("no answer within %d s" % (bound_s or 0)) from None
+        return said
 
     def contact(self, link: str = "") -> Contact:
         """The first word with the host, so that a later silence means that the connection was lost."""
@@ -65,13 +91,7 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
         command = "uname -sm"
         if link:
             command += "; if [ -L %(path)s ] && [ -f %(path)s ]; then echo linked; fi" % {"path": shlex.quote(link)}
-        try:
-            with bounded.within(CONTACT_BOUND_S):
-                said = self._low_level_execute_command(command, sudoable=False)
-        except AnsibleConnectionFailure as error:
-            raise Lost(str(error)) from error
-        except bounded.TooLong:
-            raise Lost("no answer within %d s" % CONTACT_BOUND_S) from None
+        said = self._say(command, False, CONTACT_BOUND_S)
         words = said["stdout"].split()
         if len(words) < 2:
             raise Lost("uname -sm said nothing: %s" % (said.get("stderr") or said["stdout"]).strip())
@@ -107,11 +127,3 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
                 "the release lies at a URL; push needs a directory on the controller, or let the hosts download it",
             )
         return self.push(releases.local_artifact(directory, entry), os.path.basename(entry["name"]))
-
-
-def failure(product: str, state: str, code: str, message: str, **known: Any) -> Dict[str, Any]:
-    """A failed result with every key, made on the controller."""
-    answer = ansible_glue.broken(code, message, state)
-    result = ansible_glue.shape({"product": product}, answer, **known)
-    result.update(failed=True, changed=False, msg=ansible_glue.sentence(result, message))
-    return result

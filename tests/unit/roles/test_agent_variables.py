@@ -8,7 +8,6 @@ import pathlib
 import re
 from typing import Any, Dict
 
-
 ROLE = pathlib.Path(__file__).resolve().parents[3] / "roles" / "agent"
 yaml = importlib.import_module("yaml")
 FACTS = {"agent_trial_pending"}
