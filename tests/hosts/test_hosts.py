@@ -259,7 +259,7 @@ def test_a_killed_up_leaves_nothing_that_stops_the_next(tmp_path: pathlib.Path, 
     """Wherever 'up' is killed, doing it again gives a host, and 'down' removes all of it."""
     environment = {**os.environ, "SLOTWARD_HOSTS_RUN": "cut-short"}
     environment.pop("SLOTWARD_HOSTS_OWNER", None)
-    words = [HERE / "hostctl", "up", "x", "--disk", "8"]
+    words = [str(HERE / "hostctl"), "up", "x", "--disk", "8"]
     with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL) as first:
         time.sleep(after)
         first.kill()
