@@ -57,7 +57,9 @@ def record(**changes: object) -> trials.Trial:
 class Tree:
     """One product `demo` with slots a (good) and b, below a directory of the test's."""
 
-    def __init__(self, root: pathlib.Path, shell: Tuple[str, ...] = SHELLS[0], slots: Optional[pathlib.Path] = None) -> None:
+    def __init__(
+        self, root: pathlib.Path, shell: Tuple[str, ...] = SHELLS[0], slots: Optional[pathlib.Path] = None
+    ) -> None:
         self.root = root
         self.shell = shell
         self.slots = slots if slots is not None else root / "slots"

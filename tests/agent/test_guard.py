@@ -10,8 +10,10 @@ import time
 from typing import Tuple
 
 import pytest
-from agent import guarding
 from agent.guarding import RESTART, STOP_TIMER, Tree, record
+
+from agent import guarding
+from slotcore import trial as trials
 
 pytestmark = pytest.mark.filterwarnings("error")
 MODES = ("start", "tick", "failed")
@@ -37,7 +39,7 @@ def test_a_swap_that_begins_while_the_last_tick_stops_the_timer_gets_its_timer_b
     """I4: the timer that a swap found active is active afterwards, though an old tick was about to stop it."""
     hook = f"cp {tree.root}/new {tree.slots}/trial\n"
     (tree.systemd / "hook-stop").write_text(hook, encoding="ascii")
-    (tree.root / "new").write_bytes(guarding.trials.render_trial(record()))
+    (tree.root / "new").write_bytes(trials.render_trial(record()))
     tree.run("tick")
     assert tree.calls() == [*STOP_TIMER, "--no-block start -- slotward-deadline@demo.timer"]
 
@@ -76,7 +78,7 @@ def test_p7_going_back_that_was_cut_is_finished(tree: Tree, mode: str) -> None:
 def test_a_claim_counts_before_a_record_of_the_same_name(tree: Tree) -> None:
     """With a claim beside a record, the claim has decided."""
     tree.swap()
-    (tree.slots / "trial.revert").write_bytes(guarding.trials.render_trial(record()))
+    (tree.slots / "trial.revert").write_bytes(trials.render_trial(record()))
     tree.run("start")
     assert tree.current() == "a"
     tree.link("current", "b")
@@ -171,12 +173,12 @@ def test_h5_a_new_boot_gives_the_length_again(tree: Tree) -> None:
     tree.at(30, guarding.OTHER_BOOT)
     tree.run("start")
     tree.goes_on()
-    found = guarding.trials.parse_trial((tree.slots / "trial").read_bytes())
+    found = trials.parse_trial((tree.slots / "trial").read_bytes())
     assert found == record(boot_id=guarding.OTHER_BOOT, deadline_s=150, boots_left=2)
     assert tree.log() == ["start 30"]
     assert [name for name in tree.names() if name.startswith(".")] == []
     tree.run("tick")
-    assert guarding.trials.parse_trial((tree.slots / "trial").read_bytes()) == found
+    assert trials.parse_trial((tree.slots / "trial").read_bytes()) == found
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from typing import Callable, List, Tuple
 
 import pytest
-from agent import guarding
 from agent.guarding import NOW, SHELLS, Tree, record
+
+from agent import guarding
+from slotcore import trial as trials
 
 Act = Callable[[pathlib.Path], bool]
 ROUNDS = 1000
@@ -30,7 +32,7 @@ def room() -> Iterator[pathlib.Path]:
         yield pathlib.Path(path)
 
 
-def reset(tree: Tree, trial: "guarding.trials.Trial") -> None:
+def reset(tree: Tree, trial: trials.Trial) -> None:
     """The trial as it was, whatever has become of it."""
     for name in ("trial", "trial.confirm", "trial.revert", "floor"):
         (tree.slots / name).unlink(missing_ok=True)
@@ -177,7 +179,7 @@ def test_a_claim_of_another_trial_is_given_back(tmp_path: pathlib.Path, other: b
     bin_dir.mkdir()
     tree = Tree(tmp_path)
     new = record(trial_id="0123456789abcdef") if other else record(deadline_s=NOW)
-    (tmp_path / "new").write_bytes(guarding.trials.render_trial(new))
+    (tmp_path / "new").write_bytes(trials.render_trial(new))
     # the next trial begins between the guard's look and its claim, which is its first mv
     (bin_dir / "mv").write_text(
         f'#!/bin/sh\n[ -e {tmp_path}/done ] || {{ : >{tmp_path}/done; cp {tmp_path}/new {tree.slots}/trial; }}\nexec /bin/mv "$@"\n',
@@ -222,7 +224,9 @@ def full(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Tre
         yield Tree(tmp_path, slots=at / "slots")
     finally:
         # busybox's timeout leaves a process behind for a second
-        subprocess.run(["sh", "-c", 'for i in 1 2 3 4 5 6; do umount "$0" && exit; sleep 0.5; done', str(at)], check=True)
+        subprocess.run(
+            ["sh", "-c", 'for i in 1 2 3 4 5 6; do umount "$0" && exit; sleep 0.5; done', str(at)], check=True
+        )
 
 
 def fill(tree: Tree) -> None:

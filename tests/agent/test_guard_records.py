@@ -8,10 +8,11 @@ import tempfile
 from typing import Callable, Dict, Tuple
 
 import pytest
-from agent import guarding
 from agent.guarding import SHELLS, Tree, record
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from agent import guarding
 from slotcore import trial as trials
 
 GOOD = trials.render_trial(record())
@@ -24,7 +25,9 @@ def _without(key: bytes) -> bytes:
 
 def _with(key: str, value: str) -> bytes:
     name = key.encode("ascii")
-    return b"".join(name + b"=" + value.encode("latin-1") + b"\n" if line.startswith(name + b"=") else line for line in LINES)
+    return b"".join(
+        name + b"=" + value.encode("latin-1") + b"\n" if line.startswith(name + b"=") else line for line in LINES
+    )
 
 
 DAMAGED: Dict[str, bytes] = {
@@ -162,7 +165,9 @@ def _flip(data: bytes, where: int, bit: int) -> bytes:
 MUTATIONS: st.SearchStrategy[Callable[[bytes], bytes]] = st.one_of(
     st.builds(lambda where, bit: lambda data: _flip(data, where, bit), st.integers(0, 4095), st.integers(0, 7)),
     st.builds(lambda where: lambda data: data[: where % (len(data) + 1)], st.integers(0, 4095)),
-    st.builds(lambda where, more: lambda data: data[:where] + more + data[where:], st.integers(0, 600), st.binary(max_size=3)),
+    st.builds(
+        lambda where, more: lambda data: data[:where] + more + data[where:], st.integers(0, 600), st.binary(max_size=3)
+    ),
     st.builds(lambda line: lambda data: data + LINES[line], st.integers(0, len(LINES) - 1)),
     st.builds(lambda text: lambda data: data + text.encode() + b"\n", st.from_regex(r"\A[A-Z_]{1,9}=[a-z0-9]{0,9}\Z")),
 )
@@ -170,9 +175,7 @@ MUTATIONS: st.SearchStrategy[Callable[[bytes], bytes]] = st.one_of(
 
 @settings(max_examples=150)
 @given(mutations=st.lists(MUTATIONS, max_size=2), shell=st.sampled_from(SHELLS))
-def test_sh_and_python_agree_on_every_record(
-    mutations: "list[Callable[[bytes], bytes]]", shell: Tuple[str, ...]
-) -> None:
+def test_sh_and_python_agree_on_every_record(mutations: list[Callable[[bytes], bytes]], shell: Tuple[str, ...]) -> None:
     """What Python takes for a record of this trial, the guard does, and nothing else."""
     data = GOOD
     for mutate in mutations:
@@ -188,5 +191,5 @@ def test_sh_and_python_agree_on_every_record(
         assert (said == "bad-record") == (not sound or _impossible(found)), (data, found, said)
 
 
-def _impossible(found: "trials.Trial | None") -> bool:
+def _impossible(found: trials.Trial | None) -> bool:
     return found is not None and found.boot_id == guarding.BOOT and found.deadline_s > guarding.NOW + found.length_s + 5

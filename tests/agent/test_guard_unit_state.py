@@ -7,8 +7,9 @@ import pathlib
 from typing import Dict, Tuple
 
 import pytest
-from agent import guarding
 from agent.guarding import NOW, RESTART, STOP_TIMER, Tree, record
+
+from agent import guarding
 
 
 @pytest.fixture(params=guarding.SHELLS, ids=lambda shell: shell[0])
@@ -58,7 +59,12 @@ CRASHES: Dict[str, Dict[str, str]] = {
     "257": {**crash(1), "ActiveState": "activating", "SubState": "auto-restart-queued"},
     "257-waiting": {**crash(1), "ActiveState": "activating", "SubState": "auto-restart"},
     "257-direct": state(
-        "activating", "exit-code", end=950_500_000, left_active=950_500_100, SubState="auto-restart-queued", NRestarts="1"
+        "activating",
+        "exit-code",
+        end=950_500_000,
+        left_active=950_500_100,
+        SubState="auto-restart-queued",
+        NRestarts="1",
     ),
     "not-ready-in-time": state("inactive", "timeout", end=951_000_000, left_rest=951_000_600, NRestarts="1"),
     "killed-unready": state("inactive", "signal", end=951_000_000, left_rest=951_000_600, NRestarts="1"),
@@ -178,7 +184,18 @@ def test_a_torn_log_is_read_as_far_as_it_makes_sense(tree: Tree) -> None:
         state("failed", "exit-code", end=951_000_000, left_active=951_000_100, left_rest=951_000_500),
         state("failed", "start-limit-hit", end=951_000_000, left_active=951_000_100, left_rest=951_000_500),
     ],
-    ids=["status", "signal", "unready", "protocol", "watchdog", "oom", "resources", "start-pre", "limit", "limit-exit-0"],
+    ids=[
+        "status",
+        "signal",
+        "unready",
+        "protocol",
+        "watchdog",
+        "oom",
+        "resources",
+        "start-pre",
+        "limit",
+        "limit-exit-0",
+    ],
 )
 def test_a_unit_that_failed_by_itself_goes_back(tree: Tree, mode: str, shown: Dict[str, str]) -> None:
     """W2: OnFailure=, or the next tick where that did not come, ends the trial, resets the failure and restarts."""

@@ -10,6 +10,7 @@ import subprocess
 from typing import Dict, List, Optional, Tuple
 
 import pytest
+
 from slotcore import codes
 from slotcore import product as products
 from slotward import units
@@ -29,7 +30,9 @@ def by_path(files: Tuple[units.SystemFile, ...]) -> Dict[str, units.SystemFile]:
 def keys(text: str) -> List[Tuple[str, str]]:
     """The settings of a unit file."""
     lines = (line.strip() for line in text.splitlines())
-    return [(line.split("=", 1)[0], line.split("=", 1)[1]) for line in lines if "=" in line and not line.startswith("#")]
+    return [
+        (line.split("=", 1)[0], line.split("=", 1)[1]) for line in lines if "=" in line and not line.startswith("#")
+    ]
 
 
 def test_the_files_of_another_product() -> None:
@@ -82,13 +85,17 @@ def test_w9_no_mark_is_left_and_no_line_is_odd() -> None:
                     assert re.fullmatch(r"|#.*|\[[A-Z][a-z]+\]|[A-Za-z0-9]+=.*", line), (file.path, line)
 
 
-@pytest.mark.parametrize(("version", "expected"), [(247, []), (252, []), (253, []), (254, ["direct"]), (257, ["direct"])])
+@pytest.mark.parametrize(
+    ("version", "expected"), [(247, []), (252, []), (253, []), (254, ["direct"]), (257, ["direct"])]
+)
 def test_w1_restart_mode_only_where_systemd_knows_it(version: int, expected: List[str]) -> None:
     """W1: RestartMode=direct exists from 254 on; older ones would warn of it."""
     files = by_path(units.render(SELF, version, AGENT))
     found = keys(files["/etc/systemd/system/slotward.service"].text)
     assert [value for key, value in found if key == "RestartMode"] == expected
-    assert all("RestartMode" not in dict(keys(file.text)) for path, file in files.items() if "slotward.service" not in path)
+    assert all(
+        "RestartMode" not in dict(keys(file.text)) for path, file in files.items() if "slotward.service" not in path
+    )
 
 
 def test_the_agent_s_own_unit() -> None:
@@ -217,7 +224,10 @@ def test_w9_systemd_analyze_finds_nothing(tmp_path: pathlib.Path) -> None:
             pathlib.Path(name).write_bytes(pathlib.Path(source).read_bytes())
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *templates],
-        env={"PATH": "/usr/bin:/bin", "SYSTEMD_UNIT_PATH": f"{tmp_path}/units:/usr/lib/systemd/system:/lib/systemd/system"},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "SYSTEMD_UNIT_PATH": f"{tmp_path}/units:/usr/lib/systemd/system:/lib/systemd/system",
+        },
         capture_output=True,
         encoding="utf-8",
         check=False,

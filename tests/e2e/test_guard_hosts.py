@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from slotcore import product as products
 from slotcore import trial as trials
 from slotward import units
@@ -80,7 +81,9 @@ class Demo:
 
     def slot(self, name: str, body: str) -> None:
         """Fill a slot with a program that says which slot it is and then does `body`."""
-        self.host.write(f"{SLOTS}/{name}", f"#!/bin/sh\necho {name} $(cut -d' ' -f1 /proc/uptime) >>/run/demo.log\n{body}\n", 0o755)
+        self.host.write(
+            f"{SLOTS}/{name}", f"#!/bin/sh\necho {name} $(cut -d' ' -f1 /proc/uptime) >>/run/demo.log\n{body}\n", 0o755
+        )
 
     def swap(self, body: str, length: int = 60, boots: int = 3) -> float:
         """Begin a trial of a program, in the order of docs/design/node.md; answers the uptime at the restart."""
@@ -275,7 +278,7 @@ def test_w2_the_unit_s_own_start_limit_goes_back(demo: Demo) -> None:
 @pytest.mark.parametrize("service", ["", "KillSignal=SIGINT"], ids=["dies", "exits-5"])
 def test_w3_twelve_restarts_by_hand_count_for_nothing(demo: Demo, service: str) -> None:
     """W3: outside a trial and inside one, also for a daemon that answers a stop with an error status."""
-    body = f"trap 'exit 5' INT; while :; do sleep 0.05; done" if service else GOOD
+    body = "trap 'exit 5' INT; while :; do sleep 0.05; done" if service else GOOD
     demo.install(service=service)
     demo.sh("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do systemctl restart demo.service; done")
     assert demo.current() == "a"
@@ -397,7 +400,9 @@ def test_without_a_trial_a_start_changes_nothing(demo: Demo) -> None:
     """Nothing is touched when no trial is pending: no inode, time or name in the slots directory changes."""
     demo.install()
     before = demo.sh(f"stat -c '%n %i %y %z' {SLOTS} {SLOTS}/*")
-    demo.sh("systemctl restart demo.service; systemctl start slotward-deadline@demo.service slotward-rollback@demo.service")
+    demo.sh(
+        "systemctl restart demo.service; systemctl start slotward-deadline@demo.service slotward-rollback@demo.service"
+    )
     assert demo.sh(f"stat -c '%n %i %y %z' {SLOTS} {SLOTS}/*") == before
 
 

@@ -72,15 +72,11 @@ def _resource(name: str) -> str:
 
 def _filled(name: str, values: Dict[str, str]) -> str:
     """A template with its marks replaced; a line whose mark has no value is left out."""
-    lines: List[str] = []
-    for line in _resource("units/" + name).splitlines():
-        for mark, value in values.items():
-            if line == mark and not value:
-                break
-            line = line.replace(mark, value)
-        else:
-            lines.append(line)
-    return "\n".join(lines) + "\n"
+    empty = {mark for mark, value in values.items() if not value}
+    text = "".join(line + "\n" for line in _resource("units/" + name).splitlines() if line not in empty)
+    for mark, value in values.items():
+        text = text.replace(mark, value)
+    return text
 
 
 def _check(product: products.Product, agent: Optional[Agent]) -> None:
