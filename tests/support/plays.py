@@ -6,11 +6,14 @@ Nothing of the user's own Ansible is used: home, configuration and collections a
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -62,6 +65,10 @@ class Controller:
         self.inventory = directory / "hosts.yml"
         self.inventory.write_text(inventory, encoding="utf-8")
         self._forks = forks
+        # a control socket's path is bounded: it cannot lie under a deep directory
+        self._sockets = tempfile.mkdtemp(prefix="sw-")
+        atexit.register(shutil.rmtree, self._sockets, ignore_errors=True)
+        self.limit = "all"
 
     def environment(self, record: pathlib.Path) -> Dict[str, str]:
         """The whole environment of a run."""
@@ -74,6 +81,7 @@ class Controller:
             "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".build" / "collections"),
             "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests" / "support" / "callbacks"),
             "ANSIBLE_CALLBACKS_ENABLED": "record_results",
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": self._sockets,
             "ANSIBLE_FORKS": str(self._forks),
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_NOCOWS": "1",

@@ -12,224 +12,39 @@ from __future__ import annotations
 import os
 import sys
 import types
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from slotcore import codes
 from slotward import answers
 
-if TYPE_CHECKING:
-    import argparse
-
-EXITS = """exit status:
-  0  done, or nothing to do
-  1  it failed; for doctor: a check failed
-  2  the command line is wrong
-  3  refused: final, the code says which rule
-  4  try again later: network, lock, space
-  5  a record or the configuration is broken: updates are refused
-  6  the trial ended, or is still, without confirmation
-"""
-
 DEFAULT_CONFIG = "/etc/slotward/config.toml"
 
-TARGET_HELP = (
-    "JSON file of the release to go to: product, version, url, sha256, signature (the published manifest as a string); "
-    "- reads standard input"
-)
-
-Adder = Callable[["argparse.ArgumentParser"], None]
-
-
-def _confirm_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--id", required=True, metavar="ID", help="the trial's id, as upgrade and update show it")
-    parser.add_argument("--source", default="controller", help="who confirms (default: controller)")
-    parser.add_argument(
-        "--wait",
-        type=float,
-        default=0.0,
-        metavar="S",
-        help="wait so many seconds for the proof that the new release runs (default: 0)",
-    )
-
-
-def _rollback_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--id", metavar="ID", help="only if this trial is the pending one")
-    parser.add_argument("--why", default="", metavar="TEXT", help="a reason, remembered with the failed version")
-
-
-def _update_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--clear-failed",
-        nargs="?",
-        const="",
-        metavar="VERSION",
-        help="forget the failed versions, or this one, so that they may be tried again",
-    )
-
-
-def _prepare_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", required=True, metavar="FILE", help=TARGET_HELP)
-    parser.add_argument(
-        "--src", metavar="FILE", help="the artifact is this file, already on the host; nothing is downloaded"
-    )
-    parser.add_argument(
-        "--adopt",
-        action="store_true",
-        help="agree that a plain file found at the entrypoint is taken into a slot first",
-    )
-    parser.add_argument(
-        "--start", action="store_true", help="agree that a stopped or disabled unit is started by the switch"
-    )
-
-
-def _upgrade_flags(parser: argparse.ArgumentParser) -> None:
-    _prepare_flags(parser)
-    parser.add_argument("--stage-only", action="store_true", help="fetch and verify, switch nothing")
-    parser.add_argument("--no-wait", action="store_true", help="answer as soon as the trial has begun")
-    parser.add_argument(
-        "--no-smoke", action="store_true", help="skip the look at the staged program and its smoke test"
-    )
-    parser.add_argument("--id", metavar="ID", help="the trial's id (16 hexadecimal digits), chosen by the caller")
-    parser.add_argument("--here", action="store_true", help="==SUPPRESS==")
-
-
-def _setup_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--from",
-        dest="source",
-        metavar="FILE",
-        help="the program to install when none is installed (default: the one that runs)",
-    )
-    parser.add_argument(
-        "--manifest", metavar="FILE", help="its signed manifest, checked against the configuration's pins"
-    )
-    parser.add_argument("--adopt", action="store_true", help="take a plain file found at the entrypoint into a slot")
-    parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
-
-
-def _nothing(_parser: argparse.ArgumentParser) -> None:
-    return
-
-
-# name, module, one line, more, flags
-COMMANDS: Tuple[Tuple[str, str, str, str, Adder], ...] = (
-    (
-        "version",
-        "cmd_version",
-        "say what this program is",
-        "Works anywhere, with nothing installed and without root.",
-        _nothing,
-    ),
-    (
-        "node",
-        "node",
-        "run the node agent (the service)",
-        "Started by slotward.service. Without a gateway it is standalone and needs no network.",
-        _nothing,
-    ),
-    (
-        "update",
-        "cmd_update",
-        "show slots, floor, a pending trial and failed versions",
-        "With --clear-failed a version that failed may be tried again: a local decision, never the control side's.",
-        _update_flags,
-    ),
-    (
-        "prepare",
-        "cmd_upgrade",
-        "say what an upgrade would do, or why it is refused",
-        "Runs every check and changes nothing. It answers the artifact to fetch.",
-        _prepare_flags,
-    ),
-    (
-        "upgrade",
-        "cmd_upgrade",
-        "verify, stage and switch to a release, on trial",
-        "The new release runs on trial until it is confirmed. Without confirmation the host goes back by itself.",
-        _upgrade_flags,
-    ),
-    (
-        "confirm",
-        "cmd_trial",
-        "confirm the release on trial",
-        "Needs proof that the unit's main process runs the new release. Confirmation is one way: the floor rises.",
-        _confirm_flags,
-    ),
-    (
-        "rollback",
-        "cmd_trial",
-        "take the release on trial back now",
-        "Only a trial can be taken back; a confirmed release is undone by rolling a newer one forward.",
-        _rollback_flags,
-    ),
-    (
-        "doctor",
-        "doctor",
-        "check this host and say what to run",
-        "Each check that is not ok says what is wrong and which command mends it.",
-        _nothing,
-    ),
-    (
-        "setup",
-        "cmd_setup",
-        "write the guard, the units and the first slot",
-        "Safe to run again: a second run changes nothing. An update never writes a unit; this does.",
-        _setup_flags,
-    ),
-    (
-        "settle",
-        "cmd_settle",
-        "finish or undo an update that a crash left in flight",
-        "Run by the service at its start, in a unit of its own. By hand it does no harm.",
-        _nothing,
-    ),
-)
-
-
-def overview() -> argparse.ArgumentParser:
-    """What `slotward --help` shows, and what a wrong command name is told."""
-    import argparse
-
-    top = argparse.ArgumentParser(
-        prog="slotward",
-        usage="slotward [--config FILE] COMMAND ... (slotward COMMAND --help explains one)",
-        description="Replaces a daemon by signed releases on trial: slots, confirmation, going back, a floor that never falls.",
-        epilog=EXITS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    top.add_argument("--config", metavar="FILE", help=f"configuration (default: {DEFAULT_CONFIG})")
-    subs = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, _module, line, _more, _flags in COMMANDS:
-        subs.add_parser(name, help=line, add_help=False)
-    subs.add_parser("release", help="make, sign, merge and verify releases", add_help=False)
-    return top
-
-
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """The flags of one command; only its own parser is built, since every start pays for it."""
-    import argparse
-
-    name, _module, line, more, flags = next(row for row in COMMANDS if row[0] == command)
-    parser = argparse.ArgumentParser(
-        prog=f"slotward {name}",
-        description=f"{line[0].upper()}{line[1:]}. {more}",
-        epilog=EXITS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--config", default=DEFAULT_CONFIG, metavar="FILE", help="configuration (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
-    parser.add_argument("--product", default="slotward", metavar="NAME", help="the product (default: the agent itself)")
-    flags(parser)
-    return parser
-
+MODULES = {
+    "version": "cmd_version",
+    "node": "node",
+    "update": "cmd_update",
+    "prepare": "cmd_upgrade",
+    "upgrade": "cmd_upgrade",
+    "confirm": "cmd_trial",
+    "rollback": "cmd_trial",
+    "doctor": "doctor",
+    "setup": "cmd_setup",
+    "settle": "cmd_settle",
+}
 
 # commands whose flags all have a default, and those defaults
-PLAIN = {"version": {}, "node": {}, "doctor": {}, "settle": {}, "update": {"clear_failed": None}}
+PLAIN: Dict[str, Dict[str, Any]] = {
+    "version": {},
+    "node": {},
+    "doctor": {},
+    "settle": {},
+    "update": {"clear_failed": None},
+}
 
 
 def parse_plain(argv: List[str]) -> Optional[types.SimpleNamespace]:
     """A plain command with at most `--config FILE` and `--json`, read without argparse; None for anything else."""
-    found: dict[str, Any] = {"config": DEFAULT_CONFIG, "json": False, "product": "slotward"}
+    found: Dict[str, Any] = {"config": DEFAULT_CONFIG, "json": False, "product": "slotward"}
     words = list(argv)
     if words[:1] == ["--config"] and len(words) > 2:
         found["config"], words = words[1], words[2:]
@@ -244,17 +59,10 @@ def parse_plain(argv: List[str]) -> Optional[types.SimpleNamespace]:
     return None if words else types.SimpleNamespace(**found)
 
 
-def parse(argv: List[str]) -> argparse.Namespace:
-    """The command and its flags; `--config FILE` may stand before the command too. Ends the program on bad usage."""
-    lead = 2 if argv[:1] == ["--config"] else 1 if argv and argv[0].startswith("--config=") else 0
-    names = [row[0] for row in COMMANDS]
-    if len(argv) <= lead or argv[lead] not in names:
-        top = overview()
-        top.parse_args(argv)
-        top.error("unknown arguments")
-    args = parser_of(argv[lead]).parse_args(argv[:lead] + argv[lead + 1 :])
-    args.command = argv[lead]
-    return args
+def _parse(argv: List[str]) -> Any:
+    from slotward import cli_flags
+
+    return cli_flags.parse(argv, DEFAULT_CONFIG)
 
 
 def _ask_early(command: str) -> Any:
@@ -275,8 +83,7 @@ def _run(args: Any) -> answers.Answer:
                 codes.UNKNOWN_PRODUCT, f"no product {args.product!r} is configured on this host: only slotward is"
             )
         )
-    module = next(module for name, module, *_rest in COMMANDS if name == args.command)
-    command: Any = importlib.import_module("slotward." + module)
+    command: Any = importlib.import_module("slotward." + MODULES[args.command])
     answer: answers.Answer = command.run(args)
     return answer
 
@@ -308,7 +115,7 @@ def main(argv: List[str]) -> int:
 
         return int(release_cmd.main(argv[1:]))
     plain = parse_plain(argv)
-    args: Any = parse(argv) if plain is None else plain
+    args: Any = _parse(argv) if plain is None else plain
     args.asked = _ask_early(args.command)
     answer: Optional[answers.Answer] = None
     try:

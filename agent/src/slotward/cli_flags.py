@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every command's flags and help. Imported only when flags have to be parsed or explained (ADR 0002)."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Callable, List, Tuple
+
+EXITS = """exit status:
+  0  done, or nothing to do
+  1  it failed; for doctor: a check failed
+  2  the command line is wrong
+  3  refused: final, the code says which rule
+  4  try again later: network, lock, space
+  5  a record or the configuration is broken: updates are refused
+  6  the trial ended, or is still, without confirmation
+"""
+
+TARGET_HELP = (
+    "JSON file of the release to go to: product, version, url, sha256, signature (the published manifest as a string); "
+    "- reads standard input"
+)
+
+Adder = Callable[[argparse.ArgumentParser], None]
+
+
+def _confirm_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--id", required=True, metavar="ID", help="the trial's id, as upgrade and update show it")
+    parser.add_argument("--source", default="controller", help="who confirms (default: controller)")
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="wait so many seconds for the proof that the new release runs (default: 0)",
+    )
+
+
+def _rollback_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--id", metavar="ID", help="only if this trial is the pending one")
+    parser.add_argument("--why", default="", metavar="TEXT", help="a reason, remembered with the failed version")
+
+
+def _update_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--clear-failed",
+        nargs="?",
+        const="",
+        metavar="VERSION",
+        help="forget the failed versions, or this one, so that they may be tried again",
+    )
+
+
+def _prepare_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--target", required=True, metavar="FILE", help=TARGET_HELP)
+    parser.add_argument(
+        "--src", metavar="FILE", help="the artifact is this file, already on the host; nothing is downloaded"
+    )
+    parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="agree that a plain file found at the entrypoint is taken into a slot first",
+    )
+    parser.add_argument(
+        "--start", action="store_true", help="agree that a stopped or disabled unit is started by the switch"
+    )
+
+
+def _upgrade_flags(parser: argparse.ArgumentParser) -> None:
+    _prepare_flags(parser)
+    parser.add_argument("--stage-only", action="store_true", help="fetch and verify, switch nothing")
+    parser.add_argument("--no-wait", action="store_true", help="answer as soon as the trial has begun")
+    parser.add_argument(
+        "--no-smoke", action="store_true", help="skip the look at the staged program and its smoke test"
+    )
+    parser.add_argument("--id", metavar="ID", help="the trial's id (16 hexadecimal digits), chosen by the caller")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+
+
+def _setup_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE",
+        help="the program to install when none is installed (default: the one that runs)",
+    )
+    parser.add_argument(
+        "--manifest", metavar="FILE", help="its signed manifest, checked against the configuration's pins"
+    )
+    parser.add_argument("--adopt", action="store_true", help="take a plain file found at the entrypoint into a slot")
+    parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
+
+
+def _nothing(_parser: argparse.ArgumentParser) -> None:
+    return
+
+
+# name, one line, more, flags
+COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
+    (
+        "version",
+        "say what this program is",
+        "Works anywhere, with nothing installed and without root.",
+        _nothing,
+    ),
+    (
+        "node",
+        "run the node agent (the service)",
+        "Started by slotward.service. Without a gateway it is standalone and needs no network.",
+        _nothing,
+    ),
+    (
+        "update",
+        "show slots, floor, a pending trial and failed versions",
+        "With --clear-failed a version that failed may be tried again: a local decision, never the control side's.",
+        _update_flags,
+    ),
+    (
+        "prepare",
+        "say what an upgrade would do, or why it is refused",
+        "Runs every check and changes nothing. It answers the artifact to fetch.",
+        _prepare_flags,
+    ),
+    (
+        "upgrade",
+        "verify, stage and switch to a release, on trial",
+        "The new release runs on trial until it is confirmed. Without confirmation the host goes back by itself.",
+        _upgrade_flags,
+    ),
+    (
+        "confirm",
+        "confirm the release on trial",
+        "Needs proof that the unit's main process runs the new release. Confirmation is one way: the floor rises.",
+        _confirm_flags,
+    ),
+    (
+        "rollback",
+        "take the release on trial back now",
+        "Only a trial can be taken back; a confirmed release is undone by rolling a newer one forward.",
+        _rollback_flags,
+    ),
+    (
+        "doctor",
+        "check this host and say what to run",
+        "Each check that is not ok says what is wrong and which command mends it.",
+        _nothing,
+    ),
+    (
+        "setup",
+        "write the guard, the units and the first slot",
+        "Safe to run again: a second run changes nothing. An update never writes a unit; this does.",
+        _setup_flags,
+    ),
+    (
+        "settle",
+        "finish or undo an update that a crash left in flight",
+        "Run by the service at its start, in a unit of its own. By hand it does no harm.",
+        _nothing,
+    ),
+)
+
+
+def overview(config_path: str) -> argparse.ArgumentParser:
+    """What `slotward --help` shows, and what a wrong command name is told."""
+    top = argparse.ArgumentParser(
+        prog="slotward",
+        usage="slotward [--config FILE] COMMAND ... (slotward COMMAND --help explains one)",
+        description="Replaces a daemon by signed releases on trial: slots, confirmation, going back, a floor that never falls.",
+        epilog=EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--config", metavar="FILE", help=f"configuration (default: {config_path})")
+    subs = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, line, _more, _flags in COMMANDS:
+        subs.add_parser(name, help=line, add_help=False)
+    subs.add_parser("release", help="make, sign, merge and verify releases", add_help=False)
+    return top
+
+
+def parser_of(command: str, config_path: str) -> argparse.ArgumentParser:
+    """The flags of one command; only its own parser is built, since every start pays for it."""
+    name, line, more, flags = next(row for row in COMMANDS if row[0] == command)
+    parser = argparse.ArgumentParser(
+        prog=f"slotward {name}",
+        description=f"{line[0].upper()}{line[1:]}. {more}",
+        epilog=EXITS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", default=config_path, metavar="FILE", help="configuration (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object on standard output")
+    parser.add_argument("--product", default="slotward", metavar="NAME", help="the product (default: the agent itself)")
+    flags(parser)
+    return parser
+
+
+def parse(argv: List[str], config_path: str) -> argparse.Namespace:
+    """The command and its flags; `--config FILE` may stand before the command too. Ends the program on bad usage."""
+    lead = 2 if argv[:1] == ["--config"] else 1 if argv and argv[0].startswith("--config=") else 0
+    names = [row[0] for row in COMMANDS]
+    if len(argv) <= lead or argv[lead] not in names:
+        top = overview(config_path)
+        top.parse_args(argv)
+        top.error("unknown arguments")
+    args = parser_of(argv[lead], config_path).parse_args(argv[:lead] + argv[lead + 1 :])
+    args.command = argv[lead]
+    return args

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's own playbooks and modules over SSH against real hosts, as an operator runs them."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import threading
+from typing import Any
+
+import pytest
+from support import broken, plays, releases
+from support import node as nodes
+
+INSTALL = "slotward.fleet.install"
+UPGRADE = "slotward.fleet.upgrade"
+STATUS = "slotward.fleet.status"
+SHORT = {"agent_trial_length_s": 20, "agent_settle_s": 1}
+
+
+@pytest.fixture
+def controller(bare: nodes.Node, machines: Any, tmp_path: pathlib.Path) -> plays.Controller:
+    """An operator's machine whose inventory has the test's host alone."""
+    if not plays.ansible_is_here():
+        pytest.fail("run by make host or make e2e, which set Ansible up")
+    found = plays.Controller(tmp_path / "controller", machines.run.inventory())
+    found.limit = bare.host.name
+    return found
+
+
+def play(controller: plays.Controller, playbook: str, more: tuple[str, ...] = (), **variables: Any) -> plays.Played:
+    """Run a playbook on the test's host alone."""
+    return controller.play(playbook, {"target": "all", **variables}, ("--limit", controller.limit, *more))
+
+
+def agent(shop: releases.Workshop, release: releases.Release, **more: Any) -> dict[str, Any]:
+    """The role's variables for a release."""
+    pins = [key.pin for key in shop.keys]
+    return {
+        "agent_release": str(release.directory),
+        "agent_release_pins": pins,
+        "agent_release_threshold": 2,
+        **SHORT,
+        **more,
+    }
+
+
+def wanted(shop: releases.Workshop, release: releases.Release, **more: Any) -> dict[str, Any]:
+    """upgrade.yml's variables for a release, pushed from the controller."""
+    pins = [key.pin for key in shop.keys]
+    return {
+        "upgrade_release": str(release.directory),
+        "upgrade_pins": pins,
+        "upgrade_threshold": 2,
+        "upgrade_push": True,
+        **more,
+    }
+
+
+def installed(controller: plays.Controller, shop: releases.Workshop, release: releases.Release, **more: Any) -> None:
+    """Install, which must succeed."""
+    played = play(controller, INSTALL, **agent(shop, release, **more))
+    assert played.status == 0, played.output
+
+
+@pytest.mark.host
+def test_a_first_install_and_a_second_that_changes_nothing(
+    bare: nodes.Node, controller: plays.Controller, shop: releases.Workshop, v100: releases.Release
+) -> None:
+    """Check mode predicts the install and changes nothing; the install runs; run again it says changed=0."""
+    before = bare.sh("ls -A /opt/slotward /usr/local/bin /etc/systemd/system; ls -A /etc/slotward")
+    predicted = play(controller, INSTALL, ("--check", "--diff"), **agent(shop, v100))
+    assert predicted.status == 0, predicted.output
+    assert predicted.recap()[bare.host.name]["changed"] > 0
+    assert bare.sh("ls -A /opt/slotward /usr/local/bin /etc/systemd/system; ls -A /etc/slotward") == before
+    first = play(controller, INSTALL, **agent(shop, v100))
+    assert first.status == 0, first.output
+    assert first.recap()[bare.host.name]["changed"] > 0
+    assert bare.running() == "1.0.0"
+    state = bare.update()
+    assert (state["floor"], state["pins"], state["threshold"]) == (1, 3, 2)
+    bare.runnable()
+    pid = bare.unit().main_pid
+    second = play(controller, INSTALL, **agent(shop, v100))
+    assert second.status == 0, second.output
+    assert second.recap()[bare.host.name]["changed"] == 0, second.output
+    assert bare.unit().main_pid == pid
+    assert bare.doctor()["guard"][0] == "ok"
+
+
+@pytest.mark.hosts
+def test_a_newer_release_upgrades_in_place_and_foreign_sections_stay(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    v110: releases.Release,
+) -> None:
+    """The role with a newer release goes by a trial; a section that it does not own stays as it was, byte for byte."""
+    installed(controller, shop, v100)
+    foreign = '\n[journal]\n# by hand\nkeep = "7 days"\n'
+    config = bare.host.read(nodes.CONFIG)
+    bare.host.write(nodes.CONFIG, config + foreign, 0o600)
+    played = play(controller, INSTALL, **agent(shop, v110))
+    # the section is unknown to this version: updates are refused and the run says so, the daemon runs on (I8)
+    assert foreign in bare.host.read(nodes.CONFIG)
+    assert bare.unit().active == "active"
+    assert played.status != 0
+    assert "bad-config" in played.output or "unknown section" in played.output
+    bare.host.write(nodes.CONFIG, config, 0o600)
+    played = play(controller, INSTALL, **agent(shop, v110))
+    assert played.status == 0, played.output
+    state = bare.update()
+    assert (state["version"], state["floor"], state["last"]["state"]) == ("1.1.0", 2, "confirmed")
+
+
+@pytest.mark.hosts
+def test_a_release_is_required_and_the_error_names_two_ways_to_get_one(
+    bare: nodes.Node, controller: plays.Controller, shop: releases.Workshop
+) -> None:
+    """Without agent_release: the project's signed release with its pins, or build and sign from a clone."""
+    del shop
+    bare.damaged = True  # nothing is installed, so there is nothing to be at rest
+    played = play(controller, INSTALL)
+    assert played.status != 0
+    said = " ".join(played.output.split())
+    assert "agent_release" in said
+    assert "pins" in said
+    assert "agent/build.py" in said or "make agent" in said
+    assert bare.sh(f"ls {nodes.ENTRYPOINT} 2>&1", check=False).endswith("No such file or directory")
+
+
+@pytest.mark.host
+def test_two_upgrades_confirm_and_one_that_crashes_stops_the_run(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    v110: releases.Release,
+    v120: releases.Release,
+) -> None:
+    """Two upgrades end confirmed; a crashing release is rolled back, and the result has the command for a retry."""
+    installed(controller, shop, v100)
+    for release in (v110, v120):
+        played = play(controller, UPGRADE, **wanted(shop, release))
+        assert played.status == 0, played.output
+        result = played.last(bare.host.name, UPGRADE)
+        assert result is not None
+        assert (result["state"], result["code"], result["to"]) == ("confirmed", "ok", release.version)
+    assert bare.update()["floor"] == 3
+    again = play(controller, UPGRADE, **wanted(shop, v120))
+    assert again.status == 0
+    assert again.recap()[bare.host.name]["changed"] == 0
+    kind = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
+    bad = shop.release("1.3.0", 4, kind)
+    played = play(controller, UPGRADE, **wanted(shop, bad))
+    assert played.status != 0
+    result = played.last(bare.host.name, UPGRADE)
+    assert result is not None
+    assert (result["state"], result["code"]) == ("rolled-back", "crash-loop"), result
+    assert result["retry"] == "slotward update --clear-failed 1.3.0"
+    assert (result["from"], result["to"]) == ("1.2.0", "1.3.0")
+    assert bare.running() == "1.2.0"
+
+
+@pytest.mark.hosts
+def test_check_mode_answers_what_prepare_does(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    v110: releases.Release,
+) -> None:
+    """--check tells from and to, or the refusal, and changes nothing."""
+    installed(controller, shop, v110)
+    refused = play(controller, UPGRADE, ("--check",), **wanted(shop, v100))
+    assert refused.status != 0
+    result = refused.last(bare.host.name, UPGRADE)
+    assert result is not None
+    prepared = bare.slotward("prepare", "--target", bare.target(v100), "--src", bare.put(v100.artifact))
+    assert (result["state"], result["code"]) == (prepared.json["state"], prepared.code) == ("refused", "below-floor")
+    assert prepared.message in result["msg"]
+    newer = shop.release("1.4.0", 9)
+    before = bare.names()
+    would = play(controller, UPGRADE, ("--check", "--diff"), **wanted(shop, newer))
+    assert would.status == 0, would.output
+    result = would.last(bare.host.name, UPGRADE)
+    assert result is not None
+    assert (result["changed"], result["from"], result["to"]) == (True, "1.1.0", "1.4.0")
+    assert bare.names() == before
+    assert bare.running() == "1.1.0"
+
+
+@pytest.mark.hosts
+def test_a_hand_made_install_is_adopted_with_consent(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    v110: releases.Release,
+) -> None:
+    """A plain file at the entrypoint: refused without consent, adopted with it, and the update is confirmed."""
+    bare.configure()
+    bare.host.put(v100.artifact, nodes.ENTRYPOINT, 0o755)
+    bare.sh(f"{nodes.ENTRYPOINT} setup")
+    bare.enable()
+    refused = play(controller, UPGRADE, **wanted(shop, v110))
+    result = refused.last(bare.host.name, UPGRADE)
+    assert refused.status != 0
+    assert result is not None
+    assert result["code"] == "adopt-needs-consent", result
+    played = play(controller, UPGRADE, **wanted(shop, v110, upgrade_adopt=True))
+    assert played.status == 0, played.output
+    assert bare.link("good") == bare.link("current")
+    state = bare.update()
+    assert (state["version"], state["floor"]) == ("1.1.0", 2)
+    assert state["slots"]["a"]["version"] == "1.0.0"
+    bare.runnable()
+
+
+@pytest.mark.host
+def test_a_connection_cut_after_the_swap_is_not_confirmed_and_the_host_goes_back(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    v110: releases.Release,
+) -> None:
+    """The run reports not-confirmed within a bound; the host goes back at its deadline; the next run tells why."""
+    installed(controller, shop, v100)
+
+    def cut() -> None:
+        bare.waits(lambda: "trial" in bare.names(), 60, "the trial has begun")
+        bare.host.network_cut()
+
+    watcher = threading.Thread(target=cut, daemon=True)
+    watcher.start()
+    try:
+        played = play(controller, UPGRADE, **wanted(shop, v110))
+    finally:
+        watcher.join(60)
+        bare.host.network_restore()
+    assert played.status != 0
+    result = played.last(bare.host.name, UPGRADE)
+    assert result is not None
+    assert result["code"] == "not-confirmed", result
+    assert result["state"] != "confirmed"
+    bare.goes_back(("deadline-passed",), 40)
+    again = play(controller, UPGRADE, **wanted(shop, v110))
+    assert again.status != 0
+    result = again.last(bare.host.name, UPGRADE)
+    assert result is not None
+    assert result["code"] == "failed-before", result
+    assert "was not confirmed before its deadline" in result["msg"], result
+
+
+@pytest.mark.hosts
+def test_a_controller_that_never_comes_back_and_confirmation_by_hand(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    v110: releases.Release,
+    tmp_path: pathlib.Path,
+) -> None:
+    """The modules upgrade (confirm: false), confirm and rollback do by hand what the action does in one."""
+    installed(controller, shop, v100, agent_trial_length_s=60)
+    task = tmp_path / "by-hand.yml"
+
+    def steps(*tasks: dict[str, Any]) -> plays.Played:
+        task.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": list(tasks)}]), encoding="utf-8")
+        return play(controller, str(task))
+
+    begin = {
+        "slotward.fleet.upgrade": {
+            "release": str(v110.directory),
+            "pins": [key.pin for key in shop.keys],
+            "threshold": 2,
+            "push": True,
+            "confirm": False,
+        },
+        "register": "begun",
+    }
+    back = {"slotward.fleet.rollback": {"id": "{{ begun.trial_id }}"}}
+    played = steps(begin, back)
+    assert played.status == 0, played.output
+    begun = played.last(bare.host.name, UPGRADE)
+    assert begun is not None
+    assert begun["state"] == "trial"
+    assert begun["missing"] == ["controller"]
+    assert bare.update()["last"]["code"] == "operator"
+    bare.sh("slotward update --clear-failed 1.1.0")
+    yes = {"slotward.fleet.confirm": {"id": "{{ begun.trial_id }}", "wait_s": 20}}
+    played = steps(begin, yes, yes)
+    assert played.status == 0, played.output
+    assert played.recap()[bare.host.name]["changed"] == 2, played.output
+    assert bare.update()["floor"] == 2
+
+
+@pytest.mark.hosts
+def test_status_shows_every_host(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    tmp_path: pathlib.Path,
+) -> None:
+    """status.yml works on a host with nothing installed and on one that runs, and writes the same as JSON."""
+    out = tmp_path / "status.json"
+    played = play(controller, STATUS, status_json=str(out))
+    assert played.status == 0, played.output
+    assert json.loads(out.read_text(encoding="utf-8"))[bare.host.name]["installed"] is False
+    installed(controller, shop, v100)
+    played = play(controller, STATUS, status_json=str(out))
+    assert played.status == 0, played.output
+    found = json.loads(out.read_text(encoding="utf-8"))[bare.host.name]
+    assert (found["installed"], found["version"], found["health"]["ok"]) == (True, "1.0.0", True)
