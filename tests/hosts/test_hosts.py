@@ -33,7 +33,8 @@ def traces(host: hosts.Host) -> list[str]:
     routes = process.tool("ip", "route", "show")
     found = [name for name in (host.link.interface, host.link.machine) if name in links.split()]
     found += [host.link.subnet] if host.link.subnet in routes else []
-    found += [str(path) for path in pathlib.Path("/sys/fs/cgroup").glob(f"*/slotward-hosts/{host.link.machine}")]
+    for pattern in ("slotward-hosts", "*/slotward-hosts"):
+        found += map(str, pathlib.Path("/sys/fs/cgroup").glob(f"{pattern}/{host.link.machine}"))
     found += tree.mounts_below(host.directory)
     found += [str(host.directory)] if host.directory.exists() else []
     return found
