@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotcore import codes
-from slotward import download, download_rules, progress
+from slotward import download, download_part, download_rules, progress
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -320,6 +320,14 @@ def test_a_mix_that_stays_wrong_is_refused(serving: Serve, part: pathlib.Path) -
     assert len(server.requests) == 2
 
 
+def test_wrong_bytes_in_pieces_are_refused_too(serving: Serve, part: pathlib.Path) -> None:
+    """Beginning again happens once, also when the second time comes in pieces."""
+    part.write_bytes(bytes(500_000))
+    server = serving(whole(bytes(len(CONTENT)), stop=600_000))
+    assert refused(server.url, part).code == codes.DIGEST_MISMATCH
+    assert len(server.requests) == 3
+
+
 def test_a_server_without_ranges_sends_all(serving: Serve, part: pathlib.Path) -> None:
     """A 200 to a range request replaces what was there."""
     part.write_bytes(bytes(900_000))
@@ -385,6 +393,10 @@ def test_a_range_that_is_not_there_begins_anew(serving: Serve, part: pathlib.Pat
 
 def test_a_part_longer_than_the_file_begins_anew(serving: Serve, part: pathlib.Path) -> None:
     """What cannot be a beginning of the file is dropped before anything is asked."""
+    part.write_bytes(CONTENT + b"x")
+    opened = download_part.Part(str(part), len(CONTENT))
+    assert opened.done == 0
+    opened.close()
     part.write_bytes(CONTENT + b"x")
     server = serving(whole())
     fetch(server.url, part)
@@ -996,13 +1008,13 @@ def test_memory_is_bounded_whatever_the_size(serving: Serve, part: pathlib.Path)
             handler.wfile.write(block)
 
     program = (
-        "import os, resource, sys\n"
+        "import os, sys\n"
         "from slotward import download, staging\n"
         "size = int(sys.argv[3])\n"
         "download.fetch(sys.argv[1], sys.argv[2], size, sys.argv[4], download.Transport(allow_http=True))\n"
         "source = staging.open_staged(*os.path.split(sys.argv[2]))\n"
         "staging.copy_verified(source, sys.argv[2] + '.slot', size, sys.argv[4])\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')][0])\n"
     )
     done = run_agent(program, serving(large).url, str(part), str(count << 20), digest.hexdigest())
     assert int(done.stdout) <= 64 * 1024
