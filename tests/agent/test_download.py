@@ -70,7 +70,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def start(self) -> int:
         """Where the wanted range starts."""
         wanted = self.headers.get("Range", "")
-        return int(wanted[len("bytes=") :].rstrip("-")) if wanted else 0
+        return int(wanted[len("bytes=") :].split("-")[0]) if wanted else 0
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -882,6 +882,44 @@ def test_N3_a_host_without_authorities_is_told(part: pathlib.Path, monkeypatch: 
     assert error.code == codes.NO_CA_ROOTS
     assert "ca-certificates" in error.text
     assert "[update] ca_file" in error.text
+
+
+# --- the look ahead ---
+
+
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [
+        (whole(), None),
+        (ranged("bytes 0-0/1048576"), None),
+        (chunked(CONTENT), None),
+        (ranged("bytes 0-0/7"), codes.SIZE_MISMATCH),
+        (whole(b"short"), codes.SIZE_MISMATCH),
+        (answer(404), codes.DOWNLOAD_REFUSED),
+        (answer(302, {"Location": "ftp://x/"}), codes.DOWNLOAD_REFUSED),
+        (answer(200, {"Content-Encoding": "gzip"}, CONTENT), codes.DOWNLOAD_REFUSED),
+        (answer(503), codes.DOWNLOAD_FAILED),
+        (reset, codes.DOWNLOAD_FAILED),
+    ],
+)
+def test_N1_a_probe_sees_what_a_download_would(serving: Serve, act: Act, code: Optional[str]) -> None:
+    """N1: one question of one byte, over the same transport, answers for the host before anything is changed."""
+    server = serving(act)
+    if code is None:
+        download.probe(server.url, len(CONTENT), QUICK)
+    else:
+        with pytest.raises((codes.Refused, codes.Retryable)) as caught:
+            download.probe(server.url, len(CONTENT), QUICK)
+        assert caught.value.code == code
+    assert len(server.requests) == 1
+    assert server.requests[0].headers["range"] == "bytes=0-0"
+
+
+def test_N1_a_probe_judges_the_address_first() -> None:
+    """N1: the same addresses are refused as for a download."""
+    with pytest.raises(codes.Refused) as caught:
+        download.probe("http://127.0.0.1:9/", 1, download.Transport())
+    assert caught.value.code == codes.BAD_URL
 
 
 # --- proxies ---

@@ -18,6 +18,7 @@ from slotcore import codes
 from slotward import preflight
 
 ROOT = pathlib.Path(__file__).parents[2]
+PATHS = os.pathsep.join(str(ROOT / place) for place in ("plugins/module_utils", "agent/src"))
 MIB = 1 << 20
 GOOD = preflight.Filesystem("/opt/slots", 1, "ext4", 1000 * MIB, 10_000, False, False)
 DATA = GOOD._replace(path="/var/data")
@@ -239,6 +240,20 @@ def test_D7_the_service_user_must_be_able_to_run_it(tmp_path: pathlib.Path) -> N
         open_to_all.rmdir()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="drops capabilities of root")
+def test_a_sandbox_that_cannot_change_users_still_proves_something(tmp_path: pathlib.Path) -> None:
+    """Where this process may not become the service's user, the probe runs as itself (DESIGN 4)."""
+    program = "import sys\nfrom slotward import preflight\nprint(preflight.try_directory(sys.argv[1], 'nobody').run)\n"
+    done = subprocess.run(
+        ["setpriv", "--bounding-set=-setuid,-setgid", sys.executable, "-B", "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": PATHS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_a_planted_probe_is_not_followed(tmp_path: pathlib.Path) -> None:
     """I6: a link in place of the probe is not written through."""
     victim = tmp_path / "victim"
@@ -267,10 +282,9 @@ def on_mount(options: str, tmp_path: pathlib.Path, fill: str = "", kind: str = "
         "print(found.code if found else None)\n"
     )
     script = 'mount -t %s -o %s none "$1" && { %s :; } && exec "$2" -B -c "$3" "$1"' % (kind, options, fill)
-    paths = os.pathsep.join(str(ROOT / place) for place in ("plugins/module_utils", "agent/src"))
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path), sys.executable, program],
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": PATHS},
         capture_output=True,
         text=True,
         check=False,
@@ -305,10 +319,9 @@ def test_D10_a_real_overlay_is_seen(tmp_path: pathlib.Path) -> None:
         'mount -t tmpfs none "$1" && mkdir "$1/l" "$1/u" "$1/w" "$1/m" && '
         'mount -t overlay -o lowerdir="$1/l",upperdir="$1/u",workdir="$1/w" none "$1/m" && exec "$2" -B -c "$3" "$1/m/slots"'
     )
-    paths = os.pathsep.join(str(ROOT / place) for place in ("plugins/module_utils", "agent/src"))
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", script, "sh", str(tmp_path), sys.executable, program],
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": PATHS},
         capture_output=True,
         text=True,
         check=False,

@@ -78,6 +78,34 @@ def fetch(
         part.close()
 
 
+def probe(url: str, size: int, transport: Transport) -> None:
+    """Ask for one byte, once: is the server there, trusted, and has it a file of this size (field case N1)?
+
+    Raises:
+        Refused: what `fetch` would be refused with.
+        Retryable: `download-failed`.
+
+    """
+    refusal = rules.check_url(url, transport.allow_http) or check_authorities(url, transport)
+    if refusal is not None:
+        raise codes.Refused(refusal)
+    headers = {"Accept-Encoding": "identity", "Range": "bytes=0-0"}
+    where = rules.shown_url(url)
+    try:
+        with _session(transport) as session:
+            response = _follow(session, url, headers, transport, time.monotonic() + transport.budget_s)
+            response.close()
+        download_answer.judge(response, 0, size)
+    except download_answer.Stale as error:
+        raise opening.refused(codes.SIZE_MISMATCH, "%s is another file: %s" % (where, error)) from error
+    except download_answer.Later as error:
+        raise codes.Retryable(codes.DOWNLOAD_FAILED, "cannot reach %s: %s" % (where, error)) from error
+    found = download_answer.offered(response)
+    if found is not None and found != size:
+        text = "%s offers %d bytes, the release says %d"
+        raise opening.refused(codes.SIZE_MISMATCH, text % (where, found, size))
+
+
 def check_authorities(url: str, transport: Transport) -> Optional[codes.Refusal]:
     """Whether this host can check the certificate of a server at all (field case N3)."""
     if not url.startswith("https:"):
@@ -180,23 +208,30 @@ def _attempt(
     until: float,
     told: progresses.Progress,
 ) -> None:
-    """One attempt: ask for what is missing, follow redirects, take the body."""
+    """One attempt: ask for what is missing, take the body."""
     headers = {"Accept-Encoding": "identity"}
     if part.done:
         headers["Range"] = "bytes=%d-" % part.done
         if part.etag:
             headers["If-Range"] = part.etag
+    response = _follow(session, url, headers, transport, until)
+    try:
+        download_answer.take(response, part, transport.idle_timeout_s, until, told)
+    finally:
+        response.close()
+
+
+def _follow(
+    session: requests.Session, url: str, headers: Dict[str, str], transport: Transport, until: float
+) -> requests.Response:
+    """The first answer that is no redirect."""
     at = url
     for _hop in range(rules.MAX_HOPS + 1):
         response = _ask(session, at, headers, transport, until)
-        try:
-            kind = rules.judge_status(response.status_code)
-            if kind is not rules.Answer.REDIRECT:
-                download_answer.take(kind, response, part, transport.idle_timeout_s, until, told)
-                return
-            at = _redirected(at, response, transport)
-        finally:
-            response.close()
+        if rules.judge_status(response.status_code) is not rules.Answer.REDIRECT:
+            return response
+        response.close()
+        at = _redirected(at, response, transport)
     raise opening.refused(
         codes.DOWNLOAD_REFUSED, "%s redirects more than %d times" % (rules.shown_url(url), rules.MAX_HOPS)
     )

@@ -22,6 +22,8 @@ from slotward import progress as progresses
 if TYPE_CHECKING:
     import requests
 
+Told = progresses.Progress
+
 CHUNK = 1 << 18
 LEAST_IN_WINDOW = 16 * 1024
 
@@ -34,52 +36,67 @@ class Later(Exception):
         self.asked_s = asked_s
 
 
-def take(
-    kind: rules.Answer,
-    response: requests.Response,
-    part: download_part.Part,
-    idle_s: float,
-    until: float,
-    told: progresses.Progress,
-) -> None:
-    """Judge the answer and take its body."""
+class Stale(Later):
+    """What is there already cannot be continued."""
+
+
+def judge(response: requests.Response, start: int, size: int) -> None:
+    """Raise what the head of an answer forbids, whatever its body is; `start` bytes are there already."""
     headers = response.headers
-    said = "%d %s" % (response.status_code, response.reason or "")
+    kind = rules.judge_status(response.status_code)
+    said = ("%d %s" % (response.status_code, response.reason or "")).strip()
+    where = rules.shown_url(response.url)
     if kind is rules.Answer.LATER:
         asked_s = rules.parse_retry_after(headers.get("Retry-After"), headers.get("Date"))
-        raise Later("the server answers %s" % said.strip(), asked_s)
-    if kind is rules.Answer.FINAL or (kind is rules.Answer.STALE_RANGE and not part.done):
-        raise opening.refused(codes.DOWNLOAD_REFUSED, "%s answers %s" % (rules.shown_url(response.url), said.strip()))
-    problem = rules.check_range(headers.get("Content-Range"), part.done, part.size)
-    if kind is rules.Answer.STALE_RANGE or (response.status_code == 206 and problem):
-        part.restart()
-        raise Later("the server does not continue the part: %s" % (problem or said))
-    encoding = headers.get("Content-Encoding", "identity")
-    if encoding.strip().lower() not in ("", "identity"):
+        raise Later("the server answers %s" % said, asked_s)
+    if kind is rules.Answer.STALE_RANGE and start:
+        raise Stale("the server answers %s" % said)
+    if kind is not rules.Answer.BODY:
+        raise opening.refused(codes.DOWNLOAD_REFUSED, "%s answers %s" % (where, said))
+    encoding = headers.get("Content-Encoding", "identity").strip()
+    if encoding.lower() not in ("", "identity"):
         text = "%s sends %s-encoded content, though nothing but the bytes themselves was asked for"
-        raise opening.refused(codes.DOWNLOAD_REFUSED, text % (rules.shown_url(response.url), ascii(encoding)[1:-1]))
+        raise opening.refused(codes.DOWNLOAD_REFUSED, text % (where, ascii(encoding)[1:-1]))
+    if response.status_code == 206:
+        problem = rules.check_range(headers.get("Content-Range"), start, size)
+        if problem:
+            raise Stale(problem)
+
+
+def take(response: requests.Response, part: download_part.Part, idle_s: float, until: float, told: Told) -> None:
+    """Judge the answer and take its body."""
+    try:
+        judge(response, part.done, part.size)
+    except Stale as error:
+        part.restart()
+        raise Later("the server does not continue the part: %s" % error) from error
     if response.status_code == 200 and part.done:
         part.restart()
-    part.said = ascii(headers.get("Content-Type", ""))[1:-1][:80]
-    part.etag = rules.strong_etag(headers.get("ETag"))
+    part.said = ascii(response.headers.get("Content-Type", ""))[1:-1][:80]
+    part.etag = rules.strong_etag(response.headers.get("ETag"))
     _body(response, part, idle_s, until, told)
 
 
-def _body(
-    response: requests.Response,
-    part: download_part.Part,
-    idle_s: float,
-    until: float,
-    told: progresses.Progress,
-) -> None:
+def offered(response: requests.Response) -> Optional[int]:
+    """The size of the whole file, if the answer says it beforehand."""
+    length = response.headers.get("Content-Length", "")
+    if response.status_code != 200 or _chunked(response) or not (length.isascii() and length.isdigit()):
+        return None
+    return int(length[:20])
+
+
+def _chunked(response: requests.Response) -> bool:
+    return "chunked" in response.headers.get("Transfer-Encoding", "").lower()
+
+
+def _body(response: requests.Response, part: download_part.Part, idle_s: float, until: float, told: Told) -> None:
     # http.client's own stream in any urllib3: one read of the socket at a time, so that a dribble is seen as one
     stream = getattr(response.raw, "_fp", response.raw)
-    chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
-    length = response.headers.get("Content-Length", "")
-    if response.status_code == 200 and length.isdigit() and not chunked and int(length) != part.size:
+    size = offered(response)
+    if size is not None and size != part.size:
         head = _read(stream, download_part.HEAD)
-        text = "the server offers %s bytes where the release has %d%s"
-        raise opening.refused(codes.SIZE_MISMATCH, text % (length[:20], part.size, looks(part.said, head)))
+        text = "the server offers %d bytes, the release says %d%s"
+        raise opening.refused(codes.SIZE_MISMATCH, text % (size, part.size, looks(part.said, head)))
     part.pieces += 1
     window, moved = time.monotonic(), 0
     while part.done <= part.size:
@@ -96,7 +113,7 @@ def _body(
             if moved < LEAST_IN_WINDOW:
                 raise Later("only %d bytes came in %d s" % (moved, now - window))
             window, moved = now, 0
-    _ended(part, chunked)
+    _ended(part, _chunked(response))
 
 
 def _ended(part: download_part.Part, chunked: bool) -> None:
