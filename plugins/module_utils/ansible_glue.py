@@ -123,8 +123,8 @@ def ask(module: AnsibleModule, words: Sequence[str], stdin: Optional[str] = None
 
 def clear_command(params: Dict[str, Any], version: str) -> str:
     """What an operator runs on the host to allow a version that failed there once more."""
-    words = ["update", "--clear-failed", version]
-    return " ".join(word for word in command(params, words) if word != "--json")
+    line = command(params, ["update", "--clear-failed", version])[:-1]
+    return " ".join([PRODUCT if line[0] == EXECUTABLE else line[0], *line[1:]])
 
 
 def shape(params: Dict[str, Any], answer: Answer, **known: Any) -> Dict[str, Any]:

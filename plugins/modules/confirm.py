@@ -136,7 +136,7 @@ retry:
   description: After a rollback, the exact command that allows the version again on the host.
   returned: always
   type: str
-  sample: /usr/local/bin/slotward update --clear-failed 1.2.0
+  sample: slotward update --clear-failed 1.2.0
 evidence:
   description: Where the host keeps what it saw of a failed release, if it does.
   returned: always
