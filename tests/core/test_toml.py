@@ -309,7 +309,7 @@ def blocks(text: str) -> Dict[str, str]:
     pieces = text.split("\n")
     starts = [max(section.line - 1, 0) for section in document.sections] + [len(pieces)]
     return {
-        section.name: "\n".join(pieces[starts[number] : starts[number + 1]]).rstrip("\n")
+        section.name: "\n".join(pieces[starts[number] : starts[number + 1]]).rstrip("\r\n")
         for number, section in enumerate(document.sections)
     }
 
