@@ -222,6 +222,12 @@ def test_the_links_go_back_to_good_and_to_nothing_else(found: settle.State, move
     assert link_of(plan, "back") == ["a"] * ("back" in moves)
 
 
+def test_links_that_somebody_moved_by_hand_are_followed_by_a_restart() -> None:
+    """The release on trial was started, and moving a link ends no process (I2)."""
+    plan = plans.plan_go_back(PRODUCT, state("a", "a", claim={"trial": RECORD}, log=values.STARTED), TRIAL, END)
+    assert names(plan)[:3] == ["trial over trial.revert", "Restart", "update.json"]
+
+
 def test_going_back_without_a_record_claims_nothing() -> None:
     """A lost record has nothing to rename; the version is the one in the slot that is not good."""
     plan = plans.plan_go_back(PRODUCT, state("b", "a", "a"), None, END)
@@ -341,3 +347,29 @@ def test_P6_no_plan_writes_a_record_in_place(name: str, plan: ops.Plan) -> None:
             assert operation.path.endswith(".tmp")
         if isinstance(operation, ops.Append):
             assert operation.path == "/slots/trial.revert"
+
+
+LEFT = tuple("a b b.tmp back current current.tmp good slots.json trial.log update.json .trial.71".split())
+
+
+def test_tidying_removes_what_a_cut_left_and_nothing_else() -> None:
+    """Temporaries, the guard's too, and what belongs to a trial that has no record, in one sync."""
+    plan = plans.plan_tidy(PRODUCT, state(current="a", good="a"), LEFT)
+    assert names(plan) == ["-.trial.71", "-b.tmp", "-back", "-current.tmp", "-trial.log"]
+    assert isinstance(plan[-1], ops.SyncDir)
+    assert plans.plan_tidy(PRODUCT, state(current="a", good="a"), ("a", "current", "good", "lock")) == ()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"current": "b"},
+        {"trial": b"torn"},
+        {"confirm": b""},
+        {"revert": b""},
+        {"broken": ("update.json", "it is torn")},
+    ],
+)
+def test_nothing_is_tidied_while_a_trial_or_damage_may_need_it(odd: Dict[str, Any]) -> None:
+    """A record in whatever state, links that differ and a broken record leave every name alone."""
+    assert plans.plan_tidy(PRODUCT, state(current="a", good="a")._replace(**odd), LEFT) == ()

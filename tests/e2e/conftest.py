@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -23,35 +23,21 @@ FAILED = pytest.StashKey[bool]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Remember whether the test itself failed, for what its fixtures do afterwards."""
     report = yield
-    if report.when == "call":  # type: ignore[attr-defined]
-        item.stash[FAILED] = report.failed  # type: ignore[attr-defined]
-    return report  # type: ignore[return-value]
-
-
-class Machines:
-    """The hosts of this session, by suite; made when they are asked for."""
-
-    def __init__(self, run: hosts.Run) -> None:
-        self.run = run
-        self._made: dict[str, hosts.Host] = {}
-
-    def of(self, suite: str) -> hosts.Host:
-        """The host of a suite."""
-        if suite not in self._made:
-            self._made[suite] = self.run.up(suite, suite)
-        return self._made[suite]
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
 
 
 @pytest.fixture(scope="session")
-def machines() -> Iterator[Machines]:
+def machines() -> Iterator[nodes.Machines]:
     """Hosts that are gone after the session."""
     if os.geteuid() != 0:
         pytest.skip("real test hosts need root")
     with hosts.Run() as run:
-        yield Machines(run)
+        yield nodes.Machines(run)
 
 
 @pytest.fixture(scope="session")
@@ -78,11 +64,8 @@ def v120(shop: releases.Workshop) -> releases.Release:
     return shop.release("1.2.0", 3)
 
 
-@pytest.fixture(params=hosts.SUITES)
-def bare(request: pytest.FixtureRequest, machines: Machines, shop: releases.Workshop) -> Iterator[nodes.Node]:
-    """A host of each suite with nothing of ours on it; after a test that passed, nothing of a trial may be left."""
-    node = nodes.Node(machines.of(request.param), shop)
-    node.wipe()
+def looked_after(node: nodes.Node, request: pytest.FixtureRequest) -> Iterator[nodes.Node]:
+    """Lend a node to a test. After one that passed nothing of a trial may be left; one that failed tells its story."""
     yield node
     if request.node.stash.get(FAILED, True):
         node.host.boot()
@@ -91,8 +74,19 @@ def bare(request: pytest.FixtureRequest, machines: Machines, shop: releases.Work
         node.at_rest()
 
 
-@pytest.fixture
-def node(bare: nodes.Node, v100: releases.Release) -> nodes.Node:
+@pytest.fixture(params=hosts.SUITES)
+def bare(request: pytest.FixtureRequest, machines: nodes.Machines, shop: releases.Workshop) -> Iterator[nodes.Node]:
+    """A host of each suite with nothing of ours on it."""
+    node = nodes.Node(machines.of(request.param), shop)
+    node.wipe()
+    yield from looked_after(node, request)
+
+
+@pytest.fixture(params=hosts.SUITES)
+def node(
+    request: pytest.FixtureRequest, machines: nodes.Machines, shop: releases.Workshop, v100: releases.Release
+) -> Iterator[nodes.Node]:
     """A host of each suite on which 1.0.0 was installed by hand and runs."""
-    bare.fresh(v100)
-    return bare
+    node = nodes.Node(machines.of(request.param), shop)
+    node.fresh(v100)
+    yield from looked_after(node, request)

@@ -26,15 +26,24 @@ ENTRYPOINT = "/usr/local/bin/slotward"
 UNIT = "slotward.service"
 TIMER = "slotward-deadline@slotward.timer"
 GUARD_UNITS = ("slotward-guard@slotward", "slotward-rollback@slotward", "slotward-deadline@slotward")
+SUITES = hosts.SUITES
 BOX = "/var/tmp/e2e"
 AT_REST = {"a", "b", "current", "good", "lock", "slots.json", "update.json"}
 DEFAULTS: Mapping[str, object] = {"trial_length_s": 20, "settle_s": 1}
-WIPE = f"""
-systemctl disable -q --now {UNIT} {TIMER} 2>/dev/null
-systemctl stop 'slotward-*' 2>/dev/null
-rm -rf {SLOTS} /var/lib/slotward /etc/slotward {ENTRYPOINT} /usr/local/lib/slotward {BOX}
-rm -rf /etc/systemd/system/slotward* /run/systemd/system/slotward* /etc/systemd/system/*.wants/slotward*
+CLEAR = f"""
+systemctl stop {UNIT} {TIMER} 'slotward-*' 2>/dev/null
+rm -rf {SLOTS} /var/lib/slotward /etc/slotward {ENTRYPOINT} {BOX}
 mkdir -p {BOX} /etc/slotward
+"""
+LIGHT = f"""{CLEAR}
+if rm -v /etc/systemd/system/slotward*.d/9* 2>/dev/null | grep -q .; then systemctl daemon-reload; fi
+systemctl reset-failed
+true
+"""
+WIPE = f"""{CLEAR}
+systemctl disable -q {UNIT} {TIMER} 2>/dev/null
+rm -rf /usr/local/lib/slotward
+rm -rf /etc/systemd/system/slotward* /run/systemd/system/slotward* /etc/systemd/system/*.wants/slotward*
 systemctl daemon-reload
 systemctl reset-failed
 true
@@ -102,10 +111,10 @@ class Node:
 
     # -- setting up ---------------------------------------------------------------------------------------------
 
-    def wipe(self) -> None:
-        """Boot the host if a test left it down, and remove all that is ours."""
+    def wipe(self, units: bool = True) -> None:
+        """Boot the host if a test left it down, and remove all that is ours; the units only when told to."""
         self.host.boot()
-        self.sh(WIPE)
+        self.sh(WIPE if units else LIGHT)
         self._since = self.cursor()
         self.damaged = False
 
@@ -118,7 +127,7 @@ class Node:
 
     def fresh(self, release: releases.Release, **settings: object) -> None:
         """A host on which `release` was installed by hand and runs, and nothing else ever happened."""
-        self.wipe()
+        self.wipe(units=False)  # setup writes again whatever a test has changed of them
         self.configure(**settings)
         self.setup(release)
         self.enable()
@@ -239,7 +248,7 @@ class Node:
     def guard_log(self) -> str:
         """What the guard said, in every boot since `wipe`."""
         units = " ".join(f"-u {unit}.service" for unit in GUARD_UNITS)
-        return self.said(f"-o cat {units} _COMM=guard")
+        return self.said(f"-o cat {units}")
 
     def said(self, selection: str) -> str:
         """The journal since `wipe`, as journalctl selects it."""
@@ -290,3 +299,17 @@ class Node:
             f"journalctl -q -o short-monotonic --no-pager --after-cursor='{self._since}' | tail -n 150",
             check=False,
         )
+
+
+class Machines:
+    """The hosts of one session, by suite; made when they are asked for."""
+
+    def __init__(self, run: hosts.Run) -> None:
+        self.run = run
+        self._made: dict[str, hosts.Host] = {}
+
+    def of(self, suite: str) -> hosts.Host:
+        """The host of a suite."""
+        if suite not in self._made:
+            self._made[suite] = self.run.up(suite, suite)
+        return self._made[suite]

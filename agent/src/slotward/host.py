@@ -106,3 +106,11 @@ def read_state(product: products.Product) -> settle.State:
         update=update,
         broken=broken,
     )
+
+
+def names(product: products.Product) -> Tuple[str, ...]:
+    """The names in the slots directory, for finding what a cut left there."""
+    try:
+        return tuple(os.listdir(product.slots_dir))
+    except OSError:
+        return ()

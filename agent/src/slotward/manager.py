@@ -18,6 +18,7 @@ from slotcore import product as products
 from slotward import effects, host
 
 SETTLE_ROUNDS = 3
+REASON_WAIT_S = 1.0
 REMEMBERED = (codes.SMOKE_TEST_FAILED, codes.NOT_EXECUTABLE, codes.WRONG_MACHINE, codes.NO_INTERPRETER)
 
 
@@ -73,19 +74,31 @@ def settling_plan(product: products.Product, seen: Look) -> Tuple[str, ops.Plan]
     return "nothing", ()
 
 
+def _look_with_reason(product: products.Product) -> Look:
+    """As `look`; a guard that has just won the end is given a moment to write down why, before anybody tidies up."""
+    until = time.monotonic() + REASON_WAIT_S
+    while True:
+        seen = look(product)
+        unexplained = seen.settlement[:2] == (settle.Action.FINISH_REVERT, codes.DID_NOT_START)
+        if not unexplained or time.monotonic() >= until:
+            return seen
+        time.sleep(REASON_WAIT_S / 50)
+
+
 def settle_now(product: products.Product) -> Tuple[Look, str]:
     """Finish or undo what is in flight (the lock must be held); the state afterwards and what was done.
 
     The guard needs no lock: when it claims the end or moves the links first, what it decided is finished instead.
     """
     for rounds_left in reversed(range(SETTLE_ROUNDS)):
-        seen = look(product)
+        seen = _look_with_reason(product)
         name, plan = settling_plan(product, seen)
-        if not plan:
-            return seen, "nothing"
         try:
             effects.executor_for(product, {}).apply(plan, name)
-            return look(product), name
+            seen = look(product) if plan else seen
+            tidy = plans.plan_tidy(product, seen.state, host.names(product))
+            effects.executor_for(product, {}).apply(tidy, "tidy")
+            return seen, "tidy" if tidy and not plan else name
         except codes.Refused as error:
             if error.code != codes.TRIAL_OVER or not rounds_left:
                 raise

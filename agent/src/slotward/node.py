@@ -19,7 +19,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from slotcore import settle
+from slotcore import plans, settle
 from slotward import answers, build_info, host, looking, own
 
 if TYPE_CHECKING:
@@ -102,7 +102,11 @@ class Node:
             return host.uptime_s() + left
         if found.action is not settle.Action.NONE:
             log(NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")
-            self._outside("settle", [build_info.program_path(), "--config", self._setup.config_path, "settle"])
+        elif plans.plan_tidy(product, state, host.names(product)):
+            log(NOTICE, f"an update that was cut short has left files in {product.slots_dir}: removing them")
+        else:
+            return None
+        self._outside("settle", [build_info.program_path(), "--config", self._setup.config_path, "settle"])
         return None
 
     def _outside(self, what: str, argv: List[str]) -> None:

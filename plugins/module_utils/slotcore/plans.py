@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Sequence
 
 from . import codes, ops, records
 from . import product as products
@@ -194,7 +194,8 @@ def plan_go_back(product: products.Product, state: settles.State, trial: Optiona
         ops.Append(reverted, f"REASON={end.code}\n".encode("ascii")),
         ops.Sync(reverted),
     )
-    return claim + plan_finish_revert(product, state, trial, end)
+    by_hand = (ops.Restart(),) if state.current == state.good else ()  # what was started may still be what runs
+    return claim + by_hand + plan_finish_revert(product, state, trial, end)
 
 
 def plan_abandon(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
@@ -205,3 +206,17 @@ def plan_abandon(product: products.Product, state: settles.State, trial: Optiona
     if state.broken is None:
         noted = _record_end(product, state, trial, end._replace(code=codes.NEVER_STARTED))
     return noted + ops.unlink_durably(product.slots_dir, "trial", *_OWN_NAMES, "back")
+
+
+def _is_leftover(name: str) -> bool:
+    """A temporary of ours or of the guard, or what belongs to a trial; asked only when there is no trial."""
+    return name.endswith(".tmp") or name.startswith(".trial.") or name in ("back", *_OWN_NAMES)
+
+
+def plan_tidy(product: products.Product, state: settles.State, names: Sequence[str]) -> ops.Plan:
+    """Remove, of the `names` in the slots directory, what a cut left there; nothing while a trial or damage may need it."""
+    records_there = (state.trial, state.confirm, state.revert) != (None, None, None)
+    found = sorted(filter(_is_leftover, names))
+    if records_there or state.broken is not None or state.current != state.good or not found:
+        return ()
+    return ops.unlink_durably(product.slots_dir, *found)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reboots and hard stops (I1, I7, I9, I12): in the middle of a trial, and between every two operations of every plan.
+
+A test build stops for ever at one point; then the host is cut (its processes die by SIGKILL at once) and booted again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import time
+
+import pytest
+from support import broken, faults, releases
+from support import node as nodes
+
+# those that every run tries: before and after each rename that decides something
+QUICK = {
+    "swap.9.Rename",
+    "swap.13.Rename",
+    "swap.14.SyncDir",
+    "confirm.1.SyncDir",
+    "confirm.9.Unlink",
+    "go-back.4.Rename",
+}
+SWITCHED = faults.number_of(next(point for point in faults.swap_points() if point.endswith("Restart"))) - 1
+
+
+def marked(points: list[str]) -> list[object]:
+    """A parameter a point."""
+    return [pytest.param(p, id=p, marks=pytest.mark.host if p in QUICK else pytest.mark.hosts) for p in points]
+
+
+@pytest.fixture(scope="session")
+def stoppable(shop: releases.Workshop) -> releases.Workshop:
+    """A workshop of its own, whose builds stop where they are told."""
+    return releases.Workshop(shop.directory / "stoppable")
+
+
+def build(shop: releases.Workshop, version: str, sequence: int) -> releases.Release:
+    """A good release that stops where it is told."""
+    return shop.release(version, sequence, extra=faults.overlay(shop.directory / "overlays" / "faults"))
+
+
+@pytest.fixture
+def old(node: nodes.Node, stoppable: releases.Workshop) -> releases.Release:
+    """The release that is installed; the node's pins are those of its workshop."""
+    node.shop = stoppable
+    release = build(stoppable, "1.0.0", 1)
+    node.fresh(release)
+    return release
+
+
+@pytest.fixture
+def new(stoppable: releases.Workshop) -> releases.Release:
+    """The release to go to."""
+    return build(stoppable, "1.1.0", 2)
+
+
+def stop_at(node: nodes.Node, point: str, *arguments: str) -> None:
+    """Run a command until it stands still at `point`, then cut the host."""
+    node.host.write(faults.WANTED, point)
+    node.sh("systemd-run -q --collect --unit=e2e-stopped -- /usr/local/bin/slotward " + " ".join(arguments))
+    node.host.wait_for(f"test -e {faults.HIT}", timeout=30)
+    node.host.cut()
+
+
+def whole(node: nodes.Node, in_use: bool = True) -> None:
+    """I1 on the disk of the host that is down: `current` names a slot that holds exactly the bytes of its record."""
+    slots = pathlib.Path(node.host.root, nodes.SLOTS[1:])
+    if not in_use and not os.path.lexists(slots / "current"):
+        return
+    current, good = os.readlink(slots / "current"), os.readlink(slots / "good")
+    records = json.loads((slots / "slots.json").read_text(encoding="ascii"))["slots"]
+    for slot in {current, good}:
+        assert hashlib.sha256((slots / slot).read_bytes()).hexdigest() == records[slot]["sha256"]
+        assert os.access(slots / slot, os.X_OK)
+    json.loads((slots / "update.json").read_text(encoding="ascii"))
+
+
+def boot(node: nodes.Node) -> None:
+    """Boot, and wait until the daemon runs and whatever was in flight is decided."""
+    node.host.boot()
+    node.waits(lambda: node.unit().active == "active", 20, "the daemon runs")
+    decided = {"none", "await"}
+    node.waits(lambda: node.update()["pending"] in decided, 20, "nothing is left to settle")
+    node.runnable()
+
+
+def settled(node: nodes.Node, version: str, state: str) -> None:
+    """The daemon runs `version`, and the host says the same of itself."""
+    shown = node.update()
+    assert (node.running(), shown["version"], shown["state"]) == (version, version, state), shown
+    assert node.link("current") == node.link("good") or state == "trial"
+
+
+@pytest.mark.parametrize("point", marked(faults.stage_points()))
+def test_a_cut_while_a_slot_is_filled_leaves_the_old_version(
+    node: nodes.Node, old: releases.Release, new: releases.Release, stoppable: releases.Workshop, point: str
+) -> None:
+    """The slot that starts is never written; the same update can be made at once afterwards."""
+    node.upgraded(build(stoppable, "1.0.1", 1))
+    node.upgraded(build(stoppable, "1.0.2", 1))
+    target, src = node.target(new), node.put(new.artifact)
+    stop_at(node, point, "upgrade", "--target", target, "--src", src, "--no-wait", "--here")
+    whole(node)
+    boot(node)
+    settled(node, "1.0.2", "confirmed")
+    assert node.update()["failed"] == []
+    node.upgraded(new)
+
+
+@pytest.mark.parametrize("point", marked(faults.swap_points()))
+def test_a_cut_while_switching_leaves_the_old_version_or_a_trial(
+    node: nodes.Node, old: releases.Release, new: releases.Release, point: str
+) -> None:
+    """Before `current` moved the update is abandoned and may be made again; after it the good release gets its trial."""
+    target, src = node.target(new), node.put(new.artifact)
+    trial = nodes.trial_id()
+    stop_at(node, point, "upgrade", "--target", target, "--src", src, "--no-wait", "--here", "--id", trial)
+    whole(node)
+    boot(node)
+    state = node.update()
+    assert state["failed"] == []
+    if faults.number_of(point) < SWITCHED:
+        assert (node.running(), state["trial"]) == ("1.0.0", None), state
+        assert state["state"] in ("idle", "abandoned"), state
+        node.at_rest()
+        node.upgraded(new)
+    else:
+        settled(node, "1.1.0", "trial")
+        assert state["trial"]["id"] == trial
+        assert node.confirm(trial).json["floor"] == 2
+    settled(node, "1.1.0", "confirmed")
+
+
+@pytest.mark.parametrize("point", marked(faults.confirm_points()))
+def test_a_cut_while_confirming_is_finished_as_it_was_claimed(
+    node: nodes.Node, old: releases.Release, new: releases.Release, point: str
+) -> None:
+    """I12: before the claim the trial goes on and can be confirmed; from the claim on it is confirmed."""
+    trial = node.on_trial(new)
+    stop_at(node, point, "confirm", "--id", trial, "--wait", "15")
+    whole(node)
+    boot(node)
+    if faults.number_of(point) == 0:
+        settled(node, "1.1.0", "trial")
+    answer = node.confirm(trial)
+    assert (answer.exit, answer.json["state"]) == (0, "confirmed"), answer
+    settled(node, "1.1.0", "confirmed")
+    assert node.update()["floor"] == 2
+
+
+@pytest.mark.parametrize("point", marked(faults.go_back_points()))
+def test_a_cut_while_going_back_is_finished_as_it_was_claimed(
+    node: nodes.Node, old: releases.Release, new: releases.Release, point: str
+) -> None:
+    """I12: before the claim the trial goes on; from the claim on the host is on the old version, and knows why."""
+    trial = node.on_trial(new)
+    stop_at(node, point, "rollback", "--id", trial)
+    whole(node)
+    boot(node)
+    if faults.number_of(point) == 0:
+        settled(node, "1.1.0", "trial")
+        assert node.slotward("rollback", "--id", trial).exit == 0
+    state = node.goes_back(("operator", "did-not-start"), 10)
+    assert [entry["version"] for entry in state["failed"]] == ["1.1.0"]
+    assert state["floor"] == 1
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize("point", faults.adopt_points())
+def test_a_cut_while_adopting_leaves_a_program_that_starts(
+    bare: nodes.Node, stoppable: releases.Workshop, point: str
+) -> None:
+    """The file at the entrypoint is what starts until the link to the same bytes has taken its place."""
+    bare.shop = stoppable
+    old, new = build(stoppable, "1.0.0", 1), build(stoppable, "1.1.0", 2)
+    bare.configure()
+    bare.host.put(old.artifact, nodes.ENTRYPOINT, 0o755)
+    bare.slotward("setup")
+    bare.enable()
+    target, src = bare.target(new), bare.put(new.artifact)
+    stop_at(bare, point, "upgrade", "--target", target, "--src", src, "--no-wait", "--here", "--adopt")
+    whole(bare, in_use=False)
+    bare.host.boot()
+    bare.waits(lambda: bare.running() == "1.0.0", 20, "the old version runs")
+    bare.upgraded(new, "--adopt")
+    bare.runnable()
+
+
+@pytest.mark.host
+def test_a_reboot_gives_a_good_release_its_whole_trial_again(node: nodes.Node, v110: releases.Release) -> None:
+    """I7: a clean reboot costs one boot and nothing else; the release can be confirmed afterwards."""
+    trial = node.on_trial(v110)
+    node.host.reboot()
+    node.waits(lambda: node.running() == "1.1.0", 20, "the new version runs")
+    state = node.update()
+    assert (state["trial"]["id"], state["trial"]["boots_left"], state["failed"]) == (trial, 2, [])
+    assert state["trial"]["left_s"] > 10
+    assert node.confirm(trial).json["state"] == "confirmed"
+
+
+@pytest.mark.host
+def test_a_host_that_was_down_for_longer_than_the_trial_still_tries_it(
+    node: nodes.Node, v110: releases.Release
+) -> None:
+    """I10: the time that the host is off is no part of the trial; unconfirmed, it then goes back at its deadline."""
+    node.configure(trial_length_s=8)
+    trial = node.on_trial(v110)
+    node.host.cut()
+    time.sleep(10)
+    boot(node)
+    settled(node, "1.1.0", "trial")
+    state = node.goes_back(("deadline-passed",), 20)
+    assert state["last"]["id"] == trial
+    node.configure(trial_length_s=20)
+    node.slotward("update", "--clear-failed")
+    trial = node.on_trial(v110)
+    node.host.cut()
+    boot(node)
+    assert node.confirm(trial).json["state"] == "confirmed"
+
+
+@pytest.mark.host
+def test_boots_are_counted(node: nodes.Node, v110: releases.Release) -> None:
+    """I7: a trial survives max_boots boots; the next one goes back before the new release is started."""
+    node.configure(max_boots=2)
+    node.on_trial(v110)
+    for left in (1, 0):
+        node.host.cut()
+        boot(node)
+        assert node.update()["trial"]["boots_left"] == left
+    node.host.cut()
+    node.host.boot()
+    state = node.goes_back(("no-boots-left",), 10)
+    assert [entry["code"] for entry in state["failed"]] == ["no-boots-left"]
+    assert "1.1.0 is on trial" not in node.said(f"-b -u {nodes.UNIT}")
+
+
+@pytest.mark.hosts
+@pytest.mark.parametrize("name", ["exit1", "hang", "unconfirmed"])
+@pytest.mark.parametrize("how", ["cut", "reboot"])
+def test_a_broken_release_goes_back_after_the_boot(
+    node: nodes.Node, shop: releases.Workshop, name: str, how: str
+) -> None:
+    """A boot in the middle of a bad release's trial only delays its end."""
+    kind = next(kind for kind in broken.KINDS if kind.name == name)
+    number = 10 + broken.KINDS.index(kind)
+    node.configure(trial_length_s=8)
+    node.on_trial(shop.release(f"1.{number}.0", number, kind), "--no-smoke")
+    if how == "cut":
+        node.host.cut()
+        whole(node)
+    else:
+        node.host.poweroff()
+    node.host.boot()
+    node.goes_back(kind.trial_codes, 30)
+    node.runnable()
