@@ -54,7 +54,7 @@ def test_the_readme_has_every_variable_with_its_default() -> None:
 
 def test_the_tasks_use_every_variable_and_no_other() -> None:
     """A variable that no task reads is a promise that is not kept; one that is not documented cannot be set."""
-    text = "\n".join(path.read_text() for path in ROLE.rglob("tasks/*.yml"))
+    text = "\n".join(path.read_text() for folder in ("tasks", "vars") for path in (ROLE / folder).glob("*.yml"))
     used = set(re.findall(r"(?<!_)\bagent_\w+", re.sub(r"slotward\.fleet\.agent_\w+", "", text))) - FACTS
     assert used == set(spec())
 
