@@ -349,7 +349,19 @@ def test_P6_no_plan_writes_a_record_in_place(name: str, plan: ops.Plan) -> None:
             assert operation.path == "/slots/trial.revert"
 
 
-LEFT = tuple("a b b.tmp back current current.tmp good slots.json trial.log update.json .trial.71".split())
+LEFT = (
+    "a",
+    "b",
+    "b.tmp",
+    "back",
+    "current",
+    "current.tmp",
+    "good",
+    "slots.json",
+    "trial.log",
+    "update.json",
+    ".trial.71",
+)
 
 
 def test_tidying_removes_what_a_cut_left_and_nothing_else() -> None:

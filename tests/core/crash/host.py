@@ -12,6 +12,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from core.crash import disk, values
@@ -28,15 +29,18 @@ _SYSTEMCTL = """#!/bin/sh
 printf '%s\\n' "$*" >>"${0%/bin/*}/calls"
 case $1 in show) exec cat "${0%/bin/*}/unit" ;; esac
 """
-# Passes on to the real tool, unless this is the call at which the guard is to be killed.
+# Passes on to the real tool, but at one call kills the guard, or waits until the file `paused` is gone.
 _CUT = """#!/bin/sh
 root=${0%%/cut/*}
-read -r left <"$root/left"
-if [ "$left" -eq 0 ]; then
+read -r left what <"$root/left"
+echo $((left - 1)) "$what" >"$root/left"
+if [ "$left" -eq 0 ] && [ "$what" = kill ]; then
     kill -9 "$PPID"
     exit 1
+elif [ "$left" -eq 0 ]; then
+    : >"$root/paused"
+    while [ -e "$root/paused" ]; do sleep 0.002; done
 fi
-echo $((left - 1)) >"$root/left"
 exec /usr/bin/%s "$@"
 """
 CUT_TOOLS = ("mv", "rm", "ln", "sync")
@@ -135,25 +139,47 @@ class Host:
         self._write("proc/uptime", f"{clock.uptime_s}.37 99.00\n")
         self._write("proc/sys/kernel/random/boot_id", clock.boot_id + "\n")
 
-    def guard(self, mode: str, clock: settle.Clock, unit: Unit = RUNS, cut_at: Optional[int] = None) -> Ran:
-        """Run the guard; with `cut_at` it is killed at that call of a tool that changes something."""
+    def begin_guard(
+        self, mode: str, clock: settle.Clock, unit: Unit = RUNS, at: Optional[int] = None, what: str = "kill"
+    ) -> subprocess.Popen[str]:
+        """Start the guard; at that call of a tool that changes something it is killed, or pauses."""
         self.set_clock(clock)
         self._write("unit", unit.shown())
         self._write("calls", "")
         path = f"{self.root}/bin:/usr/bin:/bin"
-        if cut_at is not None:
-            self._write("left", f"{cut_at}\n")
+        if at is not None:
+            self._write("left", f"{at} {what}\n")
             path = f"{self.root}/cut:{path}"
-        done = subprocess.run(
+        return subprocess.Popen(
             [*self.shell, f"{self.root}/lib/guard", mode, self.product.name],
             env={"PATH": path, "GUARD_PROC": f"{self.root}/proc"},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
         )
+
+    def guard(self, mode: str, clock: settle.Clock, unit: Unit = RUNS, cut_at: Optional[int] = None) -> Ran:
+        """Run the guard; with `cut_at` it is killed at that call of a tool that changes something."""
+        return self.end_guard(self.begin_guard(mode, clock, unit, cut_at))
+
+    def end_guard(self, running: subprocess.Popen[str]) -> Ran:
+        """Wait for the guard."""
+        _out, said = running.communicate(timeout=60)
         calls = pathlib.Path(self.root, "calls").read_text().splitlines()
-        return Ran(done.returncode, tuple(calls), done.stderr)
+        return Ran(running.returncode, tuple(calls), said)
+
+    def is_paused(self, running: subprocess.Popen[str]) -> bool:
+        """Wait until the guard pauses; False when it ends without."""
+        while running.poll() is None:
+            if os.path.exists(f"{self.root}/paused"):
+                return True
+            time.sleep(0.001)
+        return False
+
+    def go_on(self) -> None:
+        """Let a paused guard go on."""
+        os.unlink(f"{self.root}/paused")
 
     def executor(self, sources: Mapping[str, bytes]) -> executor.Executor:
         """The agent's executor, with the effects that are not on the disk given as callables."""

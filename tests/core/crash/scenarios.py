@@ -165,6 +165,9 @@ def all_of(host: Host) -> Dict[str, Scenario]:
     tree = staged(back=b"->a", trial_log=trial.LOG_HEADER, trial=values.RECORD)
     plan = plans.plan_abandon(product, _state(host, tree), TRIAL, end(codes.NEVER_STARTED))
     add("abandon", tree, plan, on_old, ("abandoned", codes.NEVER_STARTED))
+    tree = without(on_trial(current=b"->a"), "back")
+    plan = plans.plan_go_back(product, _state(host, tree), TRIAL, end(codes.DID_NOT_START))
+    add("go back, moved by hand", tree, plan, on_old, ("rolled-back", codes.DID_NOT_START))
     crash_loop = b"REASON=crash-loop\n"
     for name, tree, state, code in (
         ("finish revert", claimed("trial.revert", crash_loop), "rolled-back", codes.CRASH_LOOP),
@@ -186,6 +189,9 @@ def all_of(host: Host) -> Dict[str, Scenario]:
     ):
         _state(host, tree)
         add(name, tree, host.settling_plan(IN_TIME), on_new if state == "confirmed" else on_old, (state, code))
+    tree = staged(**{**leftovers, "current_tmp": b"->b", "a_tmp": b"half of some"})
+    plan = plans.plan_tidy(product, _state(host, tree), [name.rpartition("/")[2] for name in tree])
+    add("tidy", tree, plan, {**on_old, "slots/current.tmp": b"", "slots/a.tmp": b""})
     tree = {**staged(), **by_hand, "slots/good": b"->b"}
     _state(host, tree)
     add("settle a cut adopt", tree, host.settling_plan(IN_TIME), {"slots/current": b"->b", "slots/good": b"->b"})

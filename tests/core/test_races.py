@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent and the guard at one trial at the same time: one of them ends it, and what it decided is what happens (I12).
+
+Three ways: at random, a thousand times; the whole guard between any two operations of the agent; and the whole of the
+agent's work between any two steps of the guard. The agent is the real manager with the real lock.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple
+
+import pytest
+from core.crash import disk, scenarios, values, walk
+from core.crash.host import FAILED, RUNS, STOPPED, Host, Unit, mapped
+
+from slotcore import codes, plans, settle, trial
+from slotward import faults, lock, manager
+from slotward import host as agent_host
+
+ROUNDS = 1000
+MODES: Mapping[str, Unit] = {"tick": RUNS, "start": STOPPED, "failed": FAILED}
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    """A host whose systemctl the agent finds too."""
+    made = Host()
+    monkeypatch.setenv("PATH", f"{made.root}/bin:{os.environ['PATH']}")
+    yield made
+    made.remove()
+
+
+class Room(NamedTuple):
+    """A host with a trial on it that is over, by the machine's own clock."""
+
+    host: Host
+    trial: trial.Trial
+    before: walk.View
+    tree: disk.Tree
+    seen: manager.Look
+    """What the agent saw a moment before the deadline."""
+
+    @property
+    def clock(self) -> settle.Clock:
+        """Now."""
+        return agent_host.clock()
+
+
+def room(host: Host, **more: bytes) -> Room:
+    """Make it; `more` as in `scenarios.on_trial`."""
+    now = agent_host.clock()
+    pending = values.TRIAL._replace(boot_id=now.boot_id, deadline_s=now.uptime_s)
+    tree = mapped(host.product, scenarios.on_trial(pending, **more))
+    host.put(tree)
+    in_time = settle.Settlement(settle.Action.AWAIT, codes.TRIAL_PENDING, pending)
+    seen = manager.Look(agent_host.read_state(host.product), now, in_time)
+    return Room(host, pending, walk.view(host, tree), tree, seen)
+
+
+Act = Callable[[Room], bool]
+
+
+def confirm(here: Room) -> bool:
+    """The agent confirms; whether it won."""
+    with lock.held(here.host.product, "confirm"):
+        try:
+            manager.confirm(here.host.product, here.seen)
+        except codes.Refused as error:
+            if error.code != codes.TRIAL_OVER:
+                raise
+            return False
+    return True
+
+
+def roll_back(here: Room) -> bool:
+    """An operator goes back; whether it was the operator who did."""
+    with lock.held(here.host.product, "rollback"):
+        try:
+            manager.go_back(here.host.product, here.seen, "an operator said so")
+        except codes.Refused as error:
+            if error.code != codes.TRIAL_OVER:
+                raise
+            return False
+    last = agent_host.read_state(here.host.product).update.last
+    return last is not None and last.code == codes.OPERATOR
+
+
+def settle_it(here: Room) -> bool:
+    """A command settles what is in flight."""
+    with lock.held(here.host.product, "settle"):
+        seen, _done = manager.settle_now(here.host.product)
+    assert seen.settlement.action is settle.Action.NONE
+    return False
+
+
+def check_end(here: Room, confirmed: bool, codes_of_going_back: List[str]) -> None:
+    """One end, recorded once, and the links, the floor and the failed versions say the same."""
+    walk.check_always(here.host, here.host.tree(), here.before)
+    settle_it(here)
+    tree = here.host.tree()
+    now = walk.check_always(here.host, tree, here.before)
+    assert now.record == "none"
+    assert now.last is not None
+    if confirmed:
+        assert (now.current, now.good, now.floor, set(now.failed)) == ("b", "b", 2, set())
+        assert (now.last["state"], now.last["id"]) == ("confirmed", here.trial.trial_id)
+    else:
+        assert (now.current, now.good, now.floor) == ("a", "a", 1)
+        readable = here.before.files["trial"] == trial.render_trial(here.trial)
+        assert (now.last["state"], now.last["id"]) == ("rolled-back", here.trial.trial_id if readable else "")
+        assert now.last["code"] in codes_of_going_back
+        assert now.failed["1.1.0"]["code"] == now.last["code"]
+    settle_it(here)
+    assert here.host.tree() == tree, "I9: settling again changed something"
+
+
+def run_race(host: Host, act: Act, mode: str, rounds: int, reasons: List[str]) -> List[bool]:
+    """Let both begin at about the same time, aiming at the moment where either may win."""
+    pause_s, won = 0.004, []
+    for _round in range(rounds):
+        here = room(host)
+        guard = host.begin_guard(mode, here.clock, MODES[mode])
+        time.sleep(pause_s * random.uniform(0.3, 1.7))  # noqa: S311 # no secret
+        won.append(act(here))
+        ran = host.end_guard(guard)
+        assert ran.status == 0, ran
+        check_end(here, won[-1] and act is confirm, reasons)
+        pause_s = min(0.1, max(0.0002, pause_s * (1.2 if won[-1] else 0.8)))
+    return won
+
+
+def test_confirming_against_the_guard_a_thousand_times(host: Host) -> None:
+    """Never the old release below a raised floor; one winner each time, and either wins often enough to mean something."""
+    won = run_race(host, confirm, "tick", ROUNDS, [codes.DEADLINE_PASSED])
+    assert len(won) == ROUNDS
+    assert ROUNDS / 20 < sum(won) < ROUNDS * 19 / 20
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_operator_going_back_against_the_guard(host: Host, mode: str) -> None:
+    """Both want the same, and one reason is recorded: that of whoever claimed."""
+    won = run_race(host, roll_back, mode, 60, [codes.OPERATOR, codes.DEADLINE_PASSED])
+    assert True in won
+    assert False in won
+
+
+def test_settling_against_the_guard(host: Host) -> None:
+    """A command that finds the trial over and a tick that does."""
+    run_race(host, settle_it, "tick", 60, [codes.DEADLINE_PASSED])
+
+
+def test_three_guards_at_once_are_one(host: Host) -> None:
+    """A start, a tick and a failure at the same moment: one claims, all end well, the links moved once."""
+    for _round in range(60):
+        here = room(host)
+        guards = [host.begin_guard(mode, here.clock, FAILED) for mode in MODES]
+        for ran in map(host.end_guard, guards):
+            assert ran.status == 0, ran
+        check_end(here, False, [codes.DEADLINE_PASSED])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("act", [confirm, roll_back, settle_it])
+def test_the_guard_between_any_two_operations_of_the_agent(
+    host: Host, monkeypatch: pytest.MonkeyPatch, act: Act, mode: str
+) -> None:
+    """Wherever it comes, the agent finishes or gives way, and nothing is half."""
+    winners: List[bool] = []
+    ran: List[str] = []
+    for number in range(40):
+        here = room(host)
+        ran.clear()
+
+        def hit(point: str, here: Room = here, number: int = number) -> None:
+            if not ran and f".{number}." in point:
+                ran.append(point)
+                assert here.host.guard(mode, here.clock, MODES[mode]).status == 0
+
+        monkeypatch.setattr(faults, "hit", hit)
+        won = act(here)
+        monkeypatch.setattr(faults, "hit", lambda point: None)
+        check_end(here, won and act is confirm, [codes.OPERATOR, codes.DEADLINE_PASSED])
+        if not ran:
+            break
+        winners.append(won)
+    assert len(winners) > 10
+    if act is not settle_it:
+        assert winners == [False] + [True] * (len(winners) - 1), "whoever claims first wins"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_guard_between_any_two_operations_of_a_swap(host: Host, mode: str) -> None:
+    """A deadline that passes while the swap is still being written ends it, and the release on trial never runs on."""
+    tree = mapped(host.product, scenarios.staged())
+    before = walk.view(host, tree)
+    plan = plans.plan_swap(host.product, values.TRIAL)
+    for number in range(1, len(plan) + 1):
+        here = room(host)._replace(before=before, tree=tree)
+        host.put(tree)
+        steps = iter(range(1, len(plan) + 1))
+
+        def look(here: Room = here, number: int = number, steps: Iterator[int] = steps) -> None:
+            if next(steps) == number:
+                assert here.host.guard(mode, here.clock, MODES[mode]).status == 0
+            walk.check_always(here.host, here.host.tree(), here.before)
+
+        host.apply(plans.plan_swap(host.product, here.trial), "swap", look, {})
+        assert host.guard("start", here.clock, STOPPED).status == 0  # the restart that the swap asked for
+        settle_it(here)
+        now = walk.check_always(host, host.tree(), before)
+        assert (now.current, now.good, now.floor, now.record) == ("a", "a", 1, "none")
+        assert now.last is not None
+        assert now.last["code"] in {codes.NEVER_STARTED, codes.DEADLINE_PASSED}
+        assert ("1.1.0" in now.failed) == (now.last["code"] == codes.DEADLINE_PASSED)
+
+
+def confirm_the_next(here: Room) -> bool:
+    """All at once: settle, stage, swap and confirm another release, while a guard is still at the trial before."""
+    settle_it(here)
+    product, clock = here.host.product, here.clock
+    state = agent_host.read_state(product)
+    again = here.trial._replace(trial_id="0123456789abcdef", deadline_s=clock.uptime_s + here.trial.length_s)
+    assert state.current == again.from_slot
+    plan = plans.plan_stage(product, state, values.record("1.1.0"), 9) + plans.plan_swap(product, again)
+    here.host.apply(plan, "swap", lambda: None, scenarios.SOURCES)
+    look = here.host.look(clock)
+    assert look.settlement.trial == again
+    manager.confirm(product, look)
+    return True
+
+
+def check_the_next(here: Room) -> None:
+    """What was confirmed last is what runs."""
+    settle_it(here)
+    now = walk.check_always(here.host, here.host.tree(), here.before)
+    assert now.last is not None
+    assert (now.current, now.good, now.floor, now.record) == ("b", "b", 2, "none")
+    assert (now.last["id"], now.last["state"]) == ("0123456789abcdef", "confirmed")
+
+
+TREES: Dict[str, Callable[[Host], Room]] = {
+    "over": room,
+    "bad record": lambda host: room(host, trial=b"SPEC=1\n"),
+    "back is lost": lambda host: room(host, back=b"->b"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", TREES)
+@pytest.mark.parametrize("act", [confirm, roll_back, settle_it, confirm_the_next])
+def test_all_of_the_agents_work_between_any_two_steps_of_the_guard(host: Host, act: Act, name: str, mode: str) -> None:
+    """However long the guard is held up, and whatever is done meanwhile, it does no harm when it goes on."""
+    if name == "bad record" and act in {confirm, roll_back}:
+        pytest.skip("nobody confirms a damaged record")
+    outcomes = []
+    for at in range(20):
+        here = TREES[name](host)
+        guard = host.begin_guard(mode, here.clock, MODES[mode], at, "pause")
+        paused = host.is_paused(guard)
+        if not paused:
+            assert host.end_guard(guard).status == 0
+            break
+        outcomes.append(act(here))
+        host.go_on()
+        ran = host.end_guard(guard)
+        assert ran.status == 0, (at, ran)
+        if act is confirm_the_next:
+            check_the_next(here)
+        else:
+            reasons = [codes.OPERATOR, codes.DEADLINE_PASSED, codes.BAD_RECORD]
+            check_end(here, outcomes[-1] and act is confirm, reasons)
+    assert outcomes
+    assert act is not confirm or outcomes == [True] + [False] * (len(outcomes) - 1)
