@@ -142,19 +142,19 @@ def test_confirming_against_the_guard_a_thousand_times(host: Host) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_an_operator_going_back_against_the_guard(host: Host, mode: str) -> None:
     """Both want the same, and one reason is recorded: that of whoever claimed."""
-    won = run_race(host, roll_back, mode, 60, [codes.OPERATOR, codes.DEADLINE_PASSED])
+    won = run_race(host, roll_back, mode, 30, [codes.OPERATOR, codes.DEADLINE_PASSED])
     assert True in won
     assert False in won
 
 
 def test_settling_against_the_guard(host: Host) -> None:
     """A command that finds the trial over and a tick that does."""
-    run_race(host, settle_it, "tick", 60, [codes.DEADLINE_PASSED])
+    run_race(host, settle_it, "tick", 30, [codes.DEADLINE_PASSED])
 
 
 def test_three_guards_at_once_are_one(host: Host) -> None:
     """A start, a tick and a failure at the same moment: one claims, all end well, the links moved once."""
-    for _round in range(60):
+    for _round in range(20):
         here = room(host)
         guards = [host.begin_guard(mode, here.clock, FAILED) for mode in MODES]
         for ran in map(host.end_guard, guards):

@@ -53,6 +53,7 @@ class Unit(NamedTuple):
     result: str = "success"
     main_exit: int = 0
     active_exit: int = 0
+    sub: str = ""
 
     def shown(self) -> str:
         """The answer of `systemctl show` about the unit and the timer."""
@@ -62,13 +63,19 @@ class Unit(NamedTuple):
             "ExecMainStartTimestampMonotonic": 900_000_000,
             "ExecMainExitTimestampMonotonic": self.main_exit,
         }
-        facts = {"Restart": "always", "NRestarts": 0, "Result": self.result, **stamps, "ActiveState": self.active}
+        facts = {"Restart": "always", "NRestarts": 0, "Result": self.result, **stamps, "SubState": self.sub}
+        facts["ActiveState"] = self.active
         return "".join(f"{key}={value}\n" for key, value in facts.items()) + "\nActiveState=active\n"
 
 
 RUNS = Unit("active")
 STOPPED = Unit("inactive")
 FAILED = Unit("failed", "exit-code", 1_050_000_000, 1_050_000_001)
+
+
+def crashed(at_s: int) -> Unit:
+    """The main process has exited by itself at that time, and systemd is about to start it again."""
+    return Unit("activating", "exit-code", at_s * 1_000_000, at_s * 1_000_000 + 1, "auto-restart")
 
 
 class Ran(NamedTuple):

@@ -13,6 +13,7 @@ from slotcore import codes, ops, plans, records, settle, trial
 
 AT = 1_700_000_000
 SOURCES: Mapping[str, bytes] = {plans.STAGED: BYTES["1.1.0"], plans.ENTRYPOINT: BYTES["by-hand"]}
+SOURCES_OF_ALL: Mapping[str, bytes] = {**BYTES, **SOURCES}
 LINKED = b"->@/current"
 
 

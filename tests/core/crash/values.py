@@ -17,12 +17,11 @@ LENGTH_S = 120
 PRODUCT = products.Product(
     name="probe", unit="probe.service", entrypoint="/bin/probe", slots_dir="/slots", pins=("sha256/x",), base_floor=1
 )
+VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
 BYTES: Dict[str, bytes] = {
-    "1.0.0": b"#!/bin/sh\necho 1.0.0\n",
-    "1.1.0": b"#!/bin/sh\necho 1.1.0, the new one\n",
-    "by-hand": b"#!/bin/sh\necho a file put here by hand\n",
+    version: f"#!/bin/sh\necho this is {version}\n".encode() for version in (*VERSIONS, "by-hand")
 }
-SEQUENCE = {"1.0.0": 1, "1.1.0": 2, "by-hand": 0}
+SEQUENCE: Dict[str, int] = {"by-hand": 0, **{version: number for number, version in enumerate(VERSIONS, 1)}}
 
 
 def digest(version: str) -> str:
