@@ -45,7 +45,7 @@ HEADS = ("host", "version", "state", "floor", "trial", "failed", "health")
 def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
     """One host's cells."""
     if "health" not in node:
-        why = str(node.get("msg") or "no answer").strip().split("\n")[0]
+        why = str(node.get("msg") or "no answer").strip().partition("\n")[0]
         return (host, "-", "unreachable" if node.get("unreachable") else "unknown", "-", "-", "-", why[:100])
     trial = node.get("trial")
     pending = "%s, %s s left" % (trial["to"], trial["left_s"]) if trial else "-"

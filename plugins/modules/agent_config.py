@@ -25,6 +25,7 @@ attributes:
   idempotent:
     support: full
   platform:
+    support: full
     platforms: linux
 options:
   path:

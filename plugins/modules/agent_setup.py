@@ -32,6 +32,7 @@ attributes:
   idempotent:
     support: full
   platform:
+    support: full
     platforms: linux
 options:
   target:

@@ -28,6 +28,7 @@ attributes:
   idempotent:
     support: full
   platform:
+    support: full
     platforms: linux
 options:
   id:

@@ -21,6 +21,7 @@ extends_documentation_fragment:
   - slotward.fleet.node
 attributes:
   platform:
+    support: full
     platforms: linux
 options:
   requirements:

@@ -28,6 +28,7 @@ attributes:
   idempotent:
     support: full
   platform:
+    support: full
     platforms: linux
 options:
   output:
@@ -63,7 +64,6 @@ options:
     type: list
     elements: path
     default: []
-    no_log: false
   sign_with:
     description:
       - PEM files of the private keys to sign with now.

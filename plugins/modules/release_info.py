@@ -23,6 +23,7 @@ extends_documentation_fragment:
   - slotward.fleet.attributes.info_module
 attributes:
   platform:
+    support: full
     platforms: linux
 options:
   release:

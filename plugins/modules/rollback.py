@@ -27,6 +27,7 @@ attributes:
   idempotent:
     support: full
   platform:
+    support: full
     platforms: linux
 options:
   id:

@@ -21,6 +21,7 @@ from . import codes, manifest, rfc3339, semver, signatures, target
 MAX_ARTIFACT = 512 << 20
 MAX_TARGET = target.MAX_BYTES
 Target = target.Target
+Artifact = manifest.Artifact
 parse_target = target.parse
 artifact_name = target.artifact_name
 
@@ -50,7 +51,7 @@ class Verified(NamedTuple):
     """A release that this host takes, the file of it that it runs, and the pins that signed."""
 
     manifest: manifest.Manifest
-    artifact: manifest.Artifact
+    artifact: Artifact
     signers: Tuple[str, ...]
 
 

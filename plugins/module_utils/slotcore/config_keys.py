@@ -62,7 +62,7 @@ def setting(key: Key, value: toml.Value) -> Setting:
 def problem(key: Key, value: toml.Value) -> str:
     """What is wrong with a value, as the end of a sentence; empty when nothing is."""
     wanted = {Kind.INTEGER: int, Kind.FLAG: bool}.get(key.kind, str)
-    if type(value) is not wanted:
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is int):
         return "expected %s, found %s" % (describe(key), show(value))
     return _CHECKS[key.kind](key, value)
 

@@ -181,7 +181,7 @@ def load_private(pem: bytes, passphrase: Optional[bytes] = None) -> PrivateKey:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization as forms
 
-    label, block, _ = _block(pem)
+    label, block, _whole = _block(pem)
     if "PRIVATE KEY" not in label:
         raise BadKey("found %s, not a private key" % label)
     try:
@@ -197,7 +197,7 @@ def load_private(pem: bytes, passphrase: Optional[bytes] = None) -> PrivateKey:
 
 def load_public(pem: bytes, passphrase: Optional[bytes] = None) -> PublicKey:
     """The public key in `pem`, which may also hold a private key."""
-    label, _, body = _block(pem)
+    label, _block_text, body = _block(pem)
     if label != "PUBLIC KEY":
         return load_private(pem, passphrase).public
     try:

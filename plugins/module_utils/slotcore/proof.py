@@ -70,7 +70,7 @@ def missing_sources(wanted: Tuple[str, ...], recorded: bytes, trial_id: str) -> 
     """The confirmation sources that have not spoken for this trial, in the order of the configuration."""
     given = set()
     for line in recorded.split(b"\n")[:-1]:
-        found, _, source = line.partition(b" ")
+        found, _blank, source = line.partition(b" ")
         if found == trial_id.encode("ascii"):
             given.add(source.decode("ascii", "replace"))
     return tuple(source for source in wanted if source not in given)

@@ -107,7 +107,7 @@ def _object(value: Any, name: str, what: str, fields: Tuple[str, ...], spec: boo
 
 
 def _number(value: Any, name: str, what: str) -> int:
-    if type(value) is not int or not 0 <= value <= MAX_INT:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT:
         _broken(name, f"{what} is {value!r}, not a number from 0 to {MAX_INT}")
     return int(value)
 

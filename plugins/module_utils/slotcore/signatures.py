@@ -16,6 +16,7 @@ from typing import Callable, Dict, NamedTuple, Sequence, Set, Tuple, Union
 from . import canonical, codes, keys, manifest
 
 PURPOSE = b"slotward.release-manifest\0"
+Published = manifest.Published
 ORDER = (codes.BAD_MANIFEST, codes.TOO_FEW_SIGNATURES, codes.NOT_CANONICAL)
 
 # Takes the algorithm, the SPKI, the message and the signature.
@@ -26,7 +27,7 @@ class VerifiedManifest(NamedTuple):
     """A manifest that enough pinned keys signed; `signers` are their pins."""
 
     manifest: manifest.Manifest
-    published: manifest.Published
+    published: Published
     signers: Tuple[str, ...]
 
 

@@ -183,7 +183,7 @@ def _header(line: str, at: int, found: List[Tuple[Section, List[Entry]]]) -> str
     if not name or line[end : end + 1] != "]":
         raise _Fault(at, "[section] with a bare name", _kind(line, at, _OTHER_HEADERS))
     _finish(line, end + 1)
-    if any(section.name == name for section, _ in found):
+    if any(section.name == name for section, _entries in found):
         raise _Fault(at, "each section once", "[%s] again" % name)
     if any(entry.key == name for entry in found[0][1]):
         raise _Fault(at, "a name of its own", "[%s], which is a key of the top level already" % name)
