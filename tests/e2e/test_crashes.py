@@ -83,7 +83,10 @@ def test_a_crash_loop_goes_back_with_nothing_left_on_the_slots_filesystem(
             )
             assert node.sh("df --output=iavail /opt/slotward | tail -n 1").strip() == "0"
         else:
-            node.sh("dd if=/dev/zero of=/opt/slotward/x bs=4k 2>/dev/null", check=False)
+            node.sh(
+                "mkdir /opt/slotward/x; for i in 1 2 3; do cat /dev/zero >/opt/slotward/x/$i; done 2>/dev/null",
+                check=False,
+            )
             assert node.sh("df --output=avail /opt/slotward | tail -n 1").strip() == "0"
         node.waits(lambda: node.link("current") == node.link("good") == "a", 30, "current names good again")
         node.waits(lambda: node.running() == "1.0.0", 20, "the old version runs")

@@ -60,10 +60,11 @@ def unit_runs(product: products.Product, wait_s: float) -> bool:
 
     until = time.monotonic() + wait_s
     while True:
-        active = systemd.show(product.unit, ("ActiveState",)).get("ActiveState")
-        if active == "active":
+        shown = systemd.show(product.unit, ("ActiveState", "Job"))
+        if shown.get("ActiveState") == "active":
             return True
-        if time.monotonic() >= until or active == "inactive":
+        stopped = shown.get("ActiveState") == "inactive" and shown.get("Job") in (None, "", "0")
+        if time.monotonic() >= until or stopped:  # between its stop and its start a restart is inactive, with a job
             return False
         time.sleep(POLL_S)
 

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Optional
 
+from slotcore import codes
 from slotward import download, effects, executor, own, prepare, staging
 
 
@@ -38,8 +39,18 @@ def stage(setup: own.Setup, wanted: prepare.Prepared, src: Optional[str]) -> int
         os.rename(part, path)
         executor.sync_path(directory)
         return staging.open_staged(directory, name)
+    except codes.Refused:
+        _forget(path + ".part")  # what cannot become the artifact is not kept to be resumed
+        raise
     except OSError as error:
         raise effects.as_retryable(error, f"stage {setup.product.name} {wanted.target.version}") from error
+
+
+def _forget(part: str) -> None:
+    try:
+        os.unlink(part)
+    except OSError:
+        return
 
 
 def _copy_pushed(src: str, part: str, wanted: prepare.Prepared) -> None:

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Upgrades whose bytes come over the network: https with an own authority, http for tests, and servers that are wrong."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+from support import node as nodes
+from support import releases, server
+
+pytestmark = pytest.mark.host
+
+CA = "/etc/slotward/ca.pem"
+
+
+@pytest.fixture
+def authority(node: nodes.Node, tmp_path: pathlib.Path) -> server.Authority:
+    """An authority that the host trusts for downloads, and nothing else does."""
+    made = server.make_authority(tmp_path / "authority", [node.host.controller_address])
+    node.host.put(made.ca, CA)
+    node.configure(ca_file=CA)
+    return made
+
+
+def fetch(node: nodes.Node, release: releases.Release, url: str, *flags: str) -> nodes.Answer:
+    """Upgrade by download."""
+    return node.slotward("upgrade", "--target", node.target(release, url), "--no-wait", *flags)
+
+
+def test_an_upgrade_over_https_with_an_own_authority(
+    node: nodes.Node, authority: server.Authority, v110: releases.Release
+) -> None:
+    """Downloaded, verified, tried, confirmed; the staging directory is empty afterwards."""
+    with server.FileServer(node.host.controller_address, authority) as files:
+        answer = fetch(node, v110, files.url(v110.artifact))
+        assert (answer.exit, answer.json["state"]) == (0, "trial"), answer
+        assert files.requests == [f"/{v110.artifact.name}"]
+    assert re.search(r"slotward 1\.1\.0: [0-9.]+ KiB of [0-9.]+ KiB \(100 %\)", answer.errors), answer.errors
+    assert node.confirm(str(answer.json["trial"]["id"])).json["state"] == "confirmed"
+    assert node.sh(f"sha256sum <{nodes.ENTRYPOINT}").split()[0] == answer.json["to_sha256"]
+
+
+def test_what_was_staged_is_not_fetched_again(
+    node: nodes.Node, authority: server.Authority, v110: releases.Release
+) -> None:
+    """--stage-only fetches and switches nothing; the upgrade then makes no request, and neither does a second staging."""
+    with server.FileServer(node.host.controller_address, authority) as files:
+        url = files.url(v110.artifact)
+        staged = fetch(node, v110, url, "--stage-only")
+        assert (staged.exit, staged.json["state"], node.link("current")) == (0, "staged", "a"), staged
+        assert fetch(node, v110, url, "--stage-only").exit == 0
+        answer = fetch(node, v110, url)
+        assert len(files.requests) == 1
+    assert node.confirm(str(answer.json["trial"]["id"])).exit == 0
+
+
+def test_a_release_that_went_back_is_taken_from_its_slot(node: nodes.Node, v110: releases.Release) -> None:
+    """The other slot still holds its bytes: once it is allowed again, no download and no server is needed."""
+    trial = node.on_trial(v110)
+    node.slotward("rollback", "--id", trial)
+    node.slotward("update", "--clear-failed")
+    target = node.target(v110, "https://releases.invalid/none")
+    told = node.slotward("prepare", "--target", target)
+    assert (told.json["reuse"], told.json["artifact"]) == (True, None), told
+    again = node.slotward("upgrade", "--target", target, "--no-wait")
+    assert again.json["state"] == "trial", again
+    assert node.confirm(str(again.json["trial"]["id"])).exit == 0
+
+
+def test_a_server_without_a_trusted_certificate_gets_nothing(
+    node: nodes.Node, authority: server.Authority, v110: releases.Release, tmp_path: pathlib.Path
+) -> None:
+    """Another authority of the same name is not trusted, and the refusal is final."""
+    other = server.make_authority(tmp_path / "other", [node.host.controller_address])
+    with server.FileServer(node.host.controller_address, other) as files:
+        answer = fetch(node, v110, files.url(v110.artifact))
+        assert (answer.exit, answer.code) == (3, "untrusted-server"), answer
+        assert files.requests == []
+    assert node.link("current") == "a"
+
+
+def test_other_bytes_than_were_signed_never_reach_a_slot(
+    node: nodes.Node, v110: releases.Release, v120: releases.Release, tmp_path: pathlib.Path
+) -> None:
+    """A server that is broken into can only waste time: size and digest are the manifest's."""
+    node.configure(allow_http=True)
+    with server.FileServer(node.host.controller_address) as files:
+        same_size = tmp_path / "same-size"
+        data = bytearray(v110.artifact.read_bytes())
+        data[-1] ^= 1
+        same_size.write_bytes(data)
+        answer = fetch(node, v110, files.url(same_size))
+        assert (answer.exit, answer.code) == (3, "digest-mismatch"), answer
+        longer = tmp_path / "longer"
+        longer.write_bytes(v110.artifact.read_bytes() + b"x")
+        answer = fetch(node, v110, files.url(longer))
+        assert (answer.exit, answer.code) == (3, "size-mismatch"), answer
+        missing = fetch(node, v110, files.url(v110.artifact) + ".gone")
+        assert (missing.exit, missing.code) == (3, "download-refused"), missing
+    assert (node.link("current"), node.names()) == ("a", nodes.AT_REST - {"b"})
+    assert node.update()["failed"] == []
+    node.upgraded(v110)
+
+
+def test_a_server_that_is_not_there_is_no_refusal(node: nodes.Node, v110: releases.Release) -> None:
+    """Nobody answers: try again later, and nothing on the host has changed."""
+    with server.FileServer(node.host.controller_address) as files:
+        url = files.url(v110.artifact)
+    node.configure(allow_http=True)
+    answer = fetch(node, v110, url)
+    assert (answer.exit, answer.code) == (4, "download-failed"), answer
+    assert node.update()["state"] == "idle"
+    node.sh(f"rm -rf {nodes.STAGING}/*.part*")
