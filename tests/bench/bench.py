@@ -154,9 +154,7 @@ class Bench:
                 return seconds
 
             def ours(_number: int) -> float:
-                return timed(
-                    [PYTHON, "-I", str(child), url, str(256 << 20), digest.hexdigest(), str(place / "ours")]
-                )
+                return timed([PYTHON, "-I", str(child), url, str(256 << 20), digest.hexdigest(), str(place / "ours")])
 
             base, taken = interleaved([plain, ours])
         shutil.rmtree(place)
@@ -202,20 +200,23 @@ class Bench:
         releases = [self.shop.release(f"1.1.{number}", 10 + number) for number in range(ROUNDS)]
         pushed = [(node.target(release), node.put(release.artifact)) for release in releases]
 
-        def gap(socket_path: str, script: str) -> float:
-            text = node.sh(f"python3 /root/poller.py {socket_path} 4 & sleep 1; {script}; wait $!", timeout=60)
-            return float(text.splitlines()[-1])
+        def gap(unit: str, socket_path: str, script: str) -> float:
+            """The longest silence while `script` has the unit restarted, from before until its new process answers."""
+            wait = (
+                f"old=$(systemctl show -P MainPID {unit}); python3 /root/poller.py {socket_path} & sleep 0.5; {script}; "
+                f'until new=$(systemctl show -P MainPID {unit}) && [ "$new" != 0 ] && [ "$new" != "$old" ] && '
+                f"systemctl -q is-active {unit}; do sleep 0.1; done; sleep 0.5; kill %1; wait %1"
+            )
+            return float(node.host.run(["bash", "-mc", wait], timeout=60).stdout.split()[-1])
 
         def restart(_number: int) -> float:
-            return gap("/run/plain/status.sock", "systemctl restart plain.service")
+            return gap("plain.service", "/run/plain/status.sock", "systemctl restart plain.service")
 
         def swap(number: int) -> float:
             target, src = pushed[number]
             trial = f"{number:016x}"
-            seconds = gap(
-                "/run/slotward/status.sock",
-                f"slotward upgrade --target {target} --src {src} --no-wait --id {trial} >/dev/null 2>&1",
-            )
+            command = f"slotward upgrade --target {target} --src {src} --no-wait --id {trial} >/dev/null 2>&1"
+            seconds = gap("slotward.service", "/run/slotward/status.sock", command)
             answer = node.confirm(trial)
             if answer.json["state"] != "confirmed":
                 raise AssertionError(answer)

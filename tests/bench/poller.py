@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Polls a status socket and prints the longest time (seconds) between two answers: poller.py SOCKET SECONDS."""
+"""Polls a status socket until SIGTERM; prints the longest time (seconds) between two answers: poller.py SOCKET."""
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 import time
@@ -20,11 +21,18 @@ def answers(path: str) -> bool:
 
 
 def main() -> None:
-    """Poll until the time is over."""
-    path, seconds = sys.argv[1], float(sys.argv[2])
-    began = last = time.monotonic()
+    """Poll until told to stop."""
+    path = sys.argv[1]
+    stopped = False
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal stopped
+        stopped = True
+
+    signal.signal(signal.SIGTERM, stop)
+    last = time.monotonic()
     longest = 0.0
-    while time.monotonic() - began < seconds:
+    while not stopped:
         if answers(path):
             now = time.monotonic()
             longest = max(longest, now - last)

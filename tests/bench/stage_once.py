@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "agent" / "src"), str(ROOT / "plugins" / "module_utils")]
 
-from slotward import download, executor, staging  # noqa: E402
+from slotward import download, executor, staging
 
 
 def main() -> None:
