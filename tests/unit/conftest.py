@@ -7,7 +7,6 @@ import importlib
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -65,7 +64,9 @@ class Agent(NamedTuple):
 def make_agent(directory: pathlib.Path) -> Agent:
     """A stand-in in a new directory."""
     directory.mkdir(parents=True)
-    shutil.copy(SUPPORT / "slotward", directory / "slotward")
+    program = directory / "slotward"
+    program.write_text("#!%s -I\n%s" % (sys.executable, (SUPPORT / "slotward.py").read_text()))
+    program.chmod(0o755)
     return Agent(directory)
 
 

@@ -1,10 +1,11 @@
-#!/usr/bin/python3 -I
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A stand-in for the agent: answers from answers.json beside it and logs every call to calls.jsonl.
 
 answers.json: {command: [[exit, answer, actions...], ...]}; the last answer of a command is given again and again.
 An action is "cut:SECONDS": the connection to this host is lost for so long, from this answer on.
 """
+
+from __future__ import annotations
 
 import json
 import os
@@ -15,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
 COMMANDS = ("version", "update", "prepare", "upgrade", "confirm", "rollback", "setup")
 
 
-def main():
+def main() -> int:
     """Log the call, answer what comes next."""
     words = sys.argv[1:]
     command = next(word for word in words if word in COMMANDS)
@@ -37,7 +38,7 @@ def main():
                 file.write(str(time.time() + float(value)))
     text = json.dumps(answer).replace("@ID@", words[words.index("--id") + 1] if "--id" in words else "")
     print(text if isinstance(answer, dict) else answer)
-    return status
+    return int(status)
 
 
 if __name__ == "__main__":
