@@ -90,9 +90,13 @@ def arm(product: products.Product) -> None:
 
 
 def restart(product: products.Product) -> None:
-    """Restart the unit without waiting for it; its failure is reset first (field case W2)."""
+    """Restart the unit without waiting for it; its failure is reset first (field case W2).
+
+    From here on this process stands back: what it has left to do must not keep the daemon from starting.
+    """
     from slotward import systemd
 
+    os.nice(10)
     systemd.restart(product.unit)
 
 
