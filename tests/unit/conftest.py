@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -10,7 +11,7 @@ import pathlib
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import pytest
 
@@ -123,15 +124,35 @@ def target(**more: Any) -> Dict[str, Any]:
 Run = Callable[..., Dict[str, Any]]
 
 
+def _patch_module_args() -> Callable[[Dict[str, Any]], Any]:
+    """How a module is given its arguments: the public way since ansible-core 2.19, the private one before."""
+    try:
+        found: Callable[[Dict[str, Any]], Any] = importlib.import_module(
+            "ansible.module_utils.testing"
+        ).patch_module_args
+    except (ImportError, AttributeError):
+        basic: Any = importlib.import_module("ansible.module_utils.basic")
+
+        @contextlib.contextmanager
+        def found(args: Dict[str, Any]) -> Iterator[None]:
+            basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": args}).encode()
+            try:
+                yield
+            finally:
+                basic._ANSIBLE_ARGS = None
+
+    return found
+
+
 @pytest.fixture
 def run_module(capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a module in this process; its result."""
-    from ansible.module_utils.testing import patch_module_args
+    patch = _patch_module_args()
 
     def run(name: str, check: bool = False, **args: Any) -> Dict[str, Any]:
         module = importlib.import_module(COLLECTION + "modules." + name)
         with (
-            patch_module_args({**args, "_ansible_check_mode": check, "_ansible_diff": True}),
+            patch({**args, "_ansible_check_mode": check, "_ansible_diff": True}),
             pytest.raises(SystemExit),
         ):
             module.main()
