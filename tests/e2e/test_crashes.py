@@ -31,7 +31,7 @@ def test_one_crash_does_not_end_a_trial(node: nodes.Node, v110: releases.Release
     assert node.confirm(trial).json["state"] == "confirmed"
 
 
-@pytest.mark.host
+@pytest.mark.hosts
 def test_a_crash_loop_goes_back_while_systemd_is_reloaded_in_a_loop(
     node: nodes.Node, crashing: releases.Release
 ) -> None:

@@ -10,8 +10,6 @@ import pytest
 from support import node as nodes
 from support import releases, server
 
-pytestmark = pytest.mark.host
-
 CA = "/etc/slotward/ca.pem"
 
 
@@ -29,6 +27,7 @@ def fetch(node: nodes.Node, release: releases.Release, url: str, *flags: str) ->
     return node.slotward("upgrade", "--target", node.target(release, url), "--no-wait", *flags)
 
 
+@pytest.mark.host
 def test_an_upgrade_over_https_with_an_own_authority(
     node: nodes.Node, authority: server.Authority, v110: releases.Release
 ) -> None:
@@ -42,6 +41,7 @@ def test_an_upgrade_over_https_with_an_own_authority(
     assert node.sh(f"sha256sum <{nodes.ENTRYPOINT}").split()[0] == answer.json["to_sha256"]
 
 
+@pytest.mark.host
 def test_what_was_staged_is_not_fetched_again(
     node: nodes.Node, authority: server.Authority, v110: releases.Release
 ) -> None:
@@ -56,6 +56,7 @@ def test_what_was_staged_is_not_fetched_again(
     assert node.confirm(str(answer.json["trial"]["id"])).exit == 0
 
 
+@pytest.mark.hosts
 def test_a_release_that_went_back_is_taken_from_its_slot(node: nodes.Node, v110: releases.Release) -> None:
     """The other slot still holds its bytes: once it is allowed again, no download and no server is needed."""
     trial = node.on_trial(v110)
@@ -69,6 +70,7 @@ def test_a_release_that_went_back_is_taken_from_its_slot(node: nodes.Node, v110:
     assert node.confirm(str(again.json["trial"]["id"])).exit == 0
 
 
+@pytest.mark.host
 def test_a_server_without_a_trusted_certificate_gets_nothing(
     node: nodes.Node, authority: server.Authority, v110: releases.Release, tmp_path: pathlib.Path
 ) -> None:
@@ -81,6 +83,7 @@ def test_a_server_without_a_trusted_certificate_gets_nothing(
     assert node.link("current") == "a"
 
 
+@pytest.mark.host
 def test_other_bytes_than_were_signed_never_reach_a_slot(
     node: nodes.Node, v110: releases.Release, v120: releases.Release, tmp_path: pathlib.Path
 ) -> None:
@@ -104,6 +107,7 @@ def test_other_bytes_than_were_signed_never_reach_a_slot(
     node.upgraded(v110)
 
 
+@pytest.mark.hosts
 def test_a_server_that_is_not_there_is_no_refusal(node: nodes.Node, v110: releases.Release) -> None:
     """Nobody answers: try again later, and nothing on the host has changed."""
     with server.FileServer(node.host.controller_address) as files:

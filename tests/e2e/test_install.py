@@ -7,8 +7,6 @@ import pytest
 from support import node as nodes
 from support import releases
 
-pytestmark = pytest.mark.host
-
 
 def all_ok(node: nodes.Node) -> None:
     """Doctor has nothing to say."""
@@ -16,6 +14,7 @@ def all_ok(node: nodes.Node) -> None:
     assert {name: state for name, (state, _said, _run) in found.items() if state != "ok"} == {}
 
 
+@pytest.mark.host
 def test_two_updates_each_end_confirmed(node: nodes.Node, v110: releases.Release, v120: releases.Release) -> None:
     """Each update is on trial first, then confirmed; the floor rises and nothing of a trial is left."""
     before = node.unit().main_pid
@@ -37,6 +36,7 @@ def test_two_updates_each_end_confirmed(node: nodes.Node, v110: releases.Release
     all_ok(node)
 
 
+@pytest.mark.host
 def test_i9_everything_may_be_repeated(node: nodes.Node, v100: releases.Release, v110: releases.Release) -> None:
     """A second setup, upgrade, confirmation and rollback of the same thing changes nothing and says so."""
     assert node.setup(v100).json["changed"] is False
@@ -56,6 +56,7 @@ def test_i9_everything_may_be_repeated(node: nodes.Node, v100: releases.Release,
     all_ok(node)
 
 
+@pytest.mark.host
 def test_a_first_run_of_setup_tells_all_that_it_would_do(bare: nodes.Node, v100: releases.Release) -> None:
     """`setup --check` on a bare host names every file and changes nothing; the real run then does exactly that."""
     bare.configure()
@@ -68,6 +69,7 @@ def test_a_first_run_of_setup_tells_all_that_it_would_do(bare: nodes.Node, v100:
     all_ok(bare)
 
 
+@pytest.mark.host
 def test_a_hand_made_install_is_adopted_by_its_first_update(
     bare: nodes.Node, v100: releases.Release, v110: releases.Release
 ) -> None:
@@ -99,6 +101,7 @@ def test_a_hand_made_install_is_adopted_by_its_first_update(
     all_ok(bare)
 
 
+@pytest.mark.hosts
 def test_an_adopted_program_is_what_a_bad_release_goes_back_to(
     bare: nodes.Node, v100: releases.Release, v110: releases.Release
 ) -> None:
@@ -113,6 +116,7 @@ def test_an_adopted_program_is_what_a_bad_release_goes_back_to(
     bare.runnable()
 
 
+@pytest.mark.hosts
 def test_a_file_put_over_the_link_is_found_and_adopted_again(
     node: nodes.Node, v110: releases.Release, v120: releases.Release
 ) -> None:
@@ -129,6 +133,7 @@ def test_a_file_put_over_the_link_is_found_and_adopted_again(
     all_ok(node)
 
 
+@pytest.mark.hosts
 def test_without_pins_doctor_warns_and_every_update_is_refused(
     bare: nodes.Node, v100: releases.Release, v110: releases.Release
 ) -> None:
@@ -143,6 +148,7 @@ def test_without_pins_doctor_warns_and_every_update_is_refused(
     assert bare.running() == "1.0.0"
 
 
+@pytest.mark.host
 def test_doctor_names_every_guard_file_that_is_missing_or_changed(node: nodes.Node, v110: releases.Release) -> None:
     """A damaged watchdog is found by doctor, refuses an update (I4), and `slotward setup` mends it."""
     node.sh("rm /etc/systemd/system/slotward.service.d/50-slotward-rollback.conf && systemctl daemon-reload")

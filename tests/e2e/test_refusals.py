@@ -22,8 +22,6 @@ from support import releases, server
 
 from slotcore import keys, manifest, signatures
 
-pytestmark = pytest.mark.host
-
 ARTIFACT = f"slotward_{{version}}_linux_{releases.ARCH}"
 LOOK = f"cd {nodes.SLOTS}; cat *.json; ls -lI lock --time-style=full-iso"
 
@@ -252,6 +250,7 @@ ROWS: dict[Callable[[Bench], Target], tuple[str, str]] = {
 }
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
 def test_a_row_is_refused_before_anything_is_downloaded(bench: Bench, row: Callable[[Bench], Target]) -> None:
     """Exit status 3, the row's code and sentence; prepare says the same; nothing on the host has changed."""
@@ -268,6 +267,7 @@ def test_a_row_is_refused_before_anything_is_downloaded(bench: Bench, row: Calla
     assert bench.node.sh(f"ls -A {nodes.STAGING} 2>/dev/null", check=False) == ""
 
 
+@pytest.mark.host
 def test_a_target_that_is_good_is_downloaded(bench: Bench, tmp_path: pathlib.Path) -> None:
     """The other tests of this module can fail: without a fault in it the same target makes requests."""
     good = Target(bench.target(bench.release("1.1.0", 2)))
@@ -278,6 +278,7 @@ def test_a_target_that_is_good_is_downloaded(bench: Bench, tmp_path: pathlib.Pat
     bench.node.sh(f"rm -rf {nodes.STAGING}")
 
 
+@pytest.mark.host
 def test_a_failed_version_is_refused_with_why_it_failed(node: nodes.Node, v110: releases.Release) -> None:
     """Row 2: what an operator took back is not tried again, and an archive of the same version is not fetched."""
     trial = node.on_trial(v110)
@@ -292,6 +293,7 @@ def test_a_failed_version_is_refused_with_why_it_failed(node: nodes.Node, v110: 
     assert answer.message == "slotward 1.1.0 did not start; running 1.0.0 (it smells)"
 
 
+@pytest.mark.host
 def test_without_any_floor_an_older_version_is_refused(
     bare: nodes.Node, shop: releases.Workshop, v100: releases.Release, tmp_path: pathlib.Path
 ) -> None:

@@ -10,9 +10,8 @@ import pytest
 from support import node as nodes
 from support import releases, server
 
-pytestmark = pytest.mark.host
 
-
+@pytest.mark.host
 def test_the_second_of_two_upgrades_is_told_who_holds_the_lock(
     node: nodes.Node, v110: releases.Release, v120: releases.Release
 ) -> None:
@@ -50,6 +49,7 @@ def test_the_second_of_two_upgrades_is_told_who_holds_the_lock(
     node.sh(f"rm -f {nodes.STAGING}/*.part*")  # what a killed download leaves is there to be resumed
 
 
+@pytest.mark.host
 def test_two_upgrades_begun_at_the_same_moment_leave_one_trial(node: nodes.Node, v110: releases.Release) -> None:
     """Whoever is second is told so, whichever it is; the trial is the winner's."""
     target, src = node.target(v110), node.put(v110.artifact)
@@ -64,6 +64,7 @@ def test_two_upgrades_begun_at_the_same_moment_leave_one_trial(node: nodes.Node,
     assert node.confirm(f"000000000000000{winner}").json["state"] == "confirmed"
 
 
+@pytest.mark.host
 def test_a_caller_that_is_cut_off_after_the_switch_confirms_nothing(node: nodes.Node, v110: releases.Release) -> None:
     """The SSH session dies after the swap: the host goes back at its deadline, and the next run is told why."""
     node.configure(trial_length_s=8)
@@ -92,6 +93,7 @@ def test_a_caller_that_is_cut_off_after_the_switch_confirms_nothing(node: nodes.
     assert "was not confirmed before its deadline" in again.message
 
 
+@pytest.mark.hosts
 def test_killing_everything_that_called_does_not_stop_the_trial(node: nodes.Node, v110: releases.Release) -> None:
     """The command that waits and its transient unit die by SIGKILL; the trial goes on, and anyone may confirm it."""
     target, src = node.target(v110), node.put(v110.artifact)
@@ -104,6 +106,7 @@ def test_killing_everything_that_called_does_not_stop_the_trial(node: nodes.Node
     assert node.confirm(trial).json["state"] == "confirmed"
 
 
+@pytest.mark.hosts
 def test_an_upgrade_that_waits_answers_with_the_end_of_the_trial(
     node: nodes.Node, v110: releases.Release, v120: releases.Release
 ) -> None:
