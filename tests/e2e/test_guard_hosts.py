@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "hosts")
 
 import hosts
 
-pytestmark = pytest.mark.host
+pytestmark = pytest.mark.hosts  # make e2e runs all of it; the marked ones are part of make host too
 
 SLOTS = "/opt/slotward/demo"
 PRODUCT = products.Product("demo", "demo.service", "/usr/local/bin/demo", SLOTS)
@@ -185,6 +185,7 @@ def test_crashes_after_five_seconds_are_counted(demo: Demo) -> None:
     demo.quiet()
 
 
+@pytest.mark.host
 def test_w15_one_crash_does_not_end_a_trial(demo: Demo) -> None:
     """W15: a release that fails once, or three times, and then stays, keeps its trial."""
     demo.install()
@@ -266,6 +267,7 @@ def test_bytes_that_cannot_run_go_back(demo: Demo) -> None:
     demo.ends("crash-loop", 10)
 
 
+@pytest.mark.host
 def test_w2_the_unit_s_own_start_limit_goes_back(demo: Demo) -> None:
     """W2: a unit that hits its own limit is reset and started; OnFailure= is what tells the guard."""
     demo.install(interval="60", wait="100ms")
@@ -275,6 +277,7 @@ def test_w2_the_unit_s_own_start_limit_goes_back(demo: Demo) -> None:
     demo.ends("crash-loop", 10)
 
 
+@pytest.mark.host
 @pytest.mark.parametrize("service", ["", "KillSignal=SIGINT"], ids=["dies", "exits-5"])
 def test_w3_twelve_restarts_by_hand_count_for_nothing(demo: Demo, service: str) -> None:
     """W3: outside a trial and inside one, also for a daemon that answers a stop with an error status."""
@@ -301,6 +304,7 @@ def test_w3_restarts_while_starting_count_for_nothing(demo: Demo) -> None:
     assert demo.active() == "active"
 
 
+@pytest.mark.host
 def test_crashes_are_counted_while_daemon_reload_runs_in_a_loop(demo: Demo) -> None:
     """Failure mode 16: 247 and 252 forget their own count at each reload."""
     demo.install(wait="500ms")
@@ -372,6 +376,7 @@ def test_a_boot_too_many_goes_back(demo: Demo) -> None:
     demo.ends("no-boots-left", 10)
 
 
+@pytest.mark.host
 def test_going_back_works_with_run_full(demo: Demo) -> None:
     """I2: with not a byte left in /run the crash loop still ends."""
     demo.install()
@@ -406,6 +411,7 @@ def test_without_a_trial_a_start_changes_nothing(demo: Demo) -> None:
     assert demo.sh(f"stat -c '%n %i %y %z' {SLOTS} {SLOTS}/*") == before
 
 
+@pytest.mark.host
 def test_w9_systemd_takes_every_line_of_the_units(demo: Demo) -> None:
     """W9: systemd-analyze verify has nothing to say about any unit that we write, the agent's own included."""
     demo.install()
