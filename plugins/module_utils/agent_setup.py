@@ -106,7 +106,8 @@ def command(params: Dict[str, Any], directory: str, check: bool) -> List[str]:
     if not is_ours(params["executable"]):
         program = delivered(params, directory)
         words += ["--from", program]
-        if params["target"]["manifest"] and params["verify"]:
+        fresh = not os.path.lexists(params["executable"])  # a plain file there is adopted, and is of another release
+        if fresh and params["target"]["manifest"] and params["verify"]:
             words += ["--manifest", write_manifest(params["target"]["manifest"], directory)]
     line = ansible_glue.command(params, words)
     return line if program is None else [PYTHON, "-I", program] + line[1:]

@@ -81,6 +81,11 @@ def test_a_delivered_program_is_copied_to_where_only_root_can_write(
     assert result["changed"] is True
     assert " --check " in log.read_text()
     assert "--manifest" not in log.read_text()
+    log.unlink()
+    pathlib.Path(elsewhere).parent.mkdir()
+    pathlib.Path(elsewhere).write_text("put here by hand")
+    run_module("agent_setup", executable=elsewhere, target=target, src=str(source))
+    assert "--manifest" not in log.read_text(), "a file that is adopted is of another release"
 
 
 def test_other_bytes_are_never_run(run_module: Any, delivered: Dict[str, Any], agent: Any, elsewhere: str) -> None:
