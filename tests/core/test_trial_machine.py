@@ -52,11 +52,12 @@ class Machine(RuleBasedStateMachine):
         """Leave nothing behind."""
         self.host.remove()
 
-    @initialize()
-    def install(self) -> None:
-        """1.0.0 is installed."""
+    @initialize(pick=CUTS)
+    def install(self, pick: int) -> None:
+        """1.0.0 is installed, and its first update begins."""
         self.host.put(mapped(self.host.product, scenarios.installed()))
         self.before = walk.view(self.host, self.host.tree())
+        self.update(pick)
 
     def guard(self, mode: str, unit: Unit) -> None:
         """Run the guard."""
@@ -153,21 +154,24 @@ class Machine(RuleBasedStateMachine):
         self.settle()
 
     @precondition(lambda self: self.model.on_trial is not None)
-    @rule()
-    def crash(self) -> None:
-        """The release exits by itself; the fourth time the good one is started instead."""
-        self.clock = self.clock._replace(uptime_s=self.clock.uptime_s + 1)
-        self.model.crashes += 1
-        self.guard("start", crashed(self.clock.uptime_s))
-        if self.model.crashes >= trial.CRASHES_TO_GO_BACK or self.clock.uptime_s >= self.model.deadline_s:
-            self.model.end("rolled-back")
+    @rule(times=st.integers(1, 4))
+    def crash(self, times: int) -> None:
+        """The release exits by itself, once or more; the fourth time the good one is started instead."""
+        for _time in range(times):
+            self.clock = self.clock._replace(uptime_s=self.clock.uptime_s + 1)
+            self.model.crashes += 1
+            self.guard("start", crashed(self.clock.uptime_s))
+            if self.model.crashes >= trial.CRASHES_TO_GO_BACK or self.clock.uptime_s >= self.model.deadline_s:
+                self.model.end("rolled-back")
+                return
 
-    @rule(seconds=st.integers(1, 80))
+    @precondition(lambda self: self.model.on_trial is not None)
+    @rule(seconds=st.sampled_from((1, 40, 80, 119, 120)))
     def wait(self, seconds: int) -> None:
         """Time passes, and the deadline timer ticks."""
         self.clock = self.clock._replace(uptime_s=self.clock.uptime_s + seconds)
         self.guard("tick", RUNS)
-        if self.model.on_trial is not None and self.clock.uptime_s >= self.model.deadline_s:
+        if self.clock.uptime_s >= self.model.deadline_s:
             self.model.end("rolled-back")
 
     @rule()
@@ -175,11 +179,12 @@ class Machine(RuleBasedStateMachine):
         """An operator restarts the unit: nothing is counted."""
         self.guard("start", STOPPED)
 
-    @rule()
-    def reboot(self) -> None:
+    @rule(times=st.integers(1, 4))
+    def reboot(self, times: int) -> None:
         """A new boot gives a trial its whole length again, at most three times."""
-        self.boot()
-        self.guard("start", STOPPED)
+        for _time in range(times):
+            self.boot()
+            self.guard("start", STOPPED)
 
     @precondition(lambda self: self.model.on_trial is not None)
     @rule()
@@ -268,10 +273,10 @@ def run(examples: int, steps: int) -> None:
 
 def test_any_order_of_events_agrees_with_the_model() -> None:
     """A few dozen lives of a host."""
-    run(40, 20)
+    run(60, 15)
 
 
 @pytest.mark.slow
 def test_any_order_of_events_agrees_with_the_model_at_length() -> None:
     """Many longer lives."""
-    run(1000, 50)
+    run(300, 40)
