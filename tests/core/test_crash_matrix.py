@@ -122,6 +122,41 @@ def test_the_executor_does_what_the_model_says(
         assert walker.host.tree() == model.after(model.kept())
 
 
+NEEDS_SPACE = (ops.Write, ops.Copy, ops.Link)
+
+
+def settle_without_space(walker: walk.Walker, clock: settle.Clock, before: walk.View) -> None:
+    """Settle on a full disk: what needs a block or an inode fails, and what comes after it is not tried."""
+    executor = walker.host.executor({})
+    for operation in walker.host.settling_plan(clock):
+        if isinstance(operation, NEEDS_SPACE):
+            return
+        executor.apply((operation,), "full")
+        walk.check_always(walker.host, walker.host.tree(), before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_I2_with_no_space_left_the_links_go_back_all_the_same(
+    name: str, walker: walk.Walker, all_scenarios: Dict[str, Scenario]
+) -> None:
+    """The disk is full at any operation of any plan and stays so: good is what starts; the rest follows with space."""
+    scenario = all_scenarios[name]
+    before = walk.view(walker.host, scenario.tree)
+    for after, operation in enumerate(scenario.plan):
+        if not isinstance(operation, NEEDS_SPACE):
+            continue
+        failed = disk.cut(scenario.tree, SOURCES, scenario.plan, after)
+        tree = failed.after(failed.kept())
+        for timing in TIMINGS:
+            walker.host.put(tree)
+            must = walk.expected(walk.view(walker.host, tree), timing, RUNS, tree[walker.host.product.entrypoint])
+            settle_without_space(walker, timing.now, before)
+            left = walker.host.tree()
+            now = walk.view(walker.host, left)
+            assert now.current == now.good or must.how not in {"rolled-back", "abandoned"}
+            walker.follow(left, scenario, timing, "a command", before)
+
+
 GUARD_CUTS: Dict[str, Tuple[disk.Tree, Timing, str, Unit]] = {
     "the length is over": (scenarios.on_trial(), LATE, "tick", RUNS),
     "the length is over, at a start": (scenarios.on_trial(), LATE, "start", STOPPED),
