@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional
 
-from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, setup_options
+from ansible_collections.slotward.fleet.plugins.module_utils import setup_options
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 from ansible_collections.slotward.fleet.plugins.plugin_utils import remote
 
@@ -35,5 +35,5 @@ class ActionModule(remote.RemoteAction):
             result.update(failed=True, state="refused", code=error.code, reason=error.text, msg=error.text)
         except remote.Lost as error:
             text = "the host cannot be reached: %s" % error
-            result.update(failed=True, state="unknown", code=ansible_glue.UNREACHABLE, reason=text, msg=text)
+            result.update(failed=True, state="unknown", code=codes.UNREACHABLE, reason=text, msg=text)
         return result

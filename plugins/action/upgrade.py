@@ -51,7 +51,7 @@ class ActionModule(remote.RemoteAction):
             result.update(flow.failure(product, state, error.code, error.text))
         except remote.Lost as error:
             text = "the host cannot be reached, nothing was changed: %s" % error
-            result.update(flow.failure(product, "unknown", ansible_glue.UNREACHABLE, text))
+            result.update(flow.failure(product, "unknown", codes.UNREACHABLE, text))
         return result
 
     def _read_target(self, args: Dict[str, Any]) -> Dict[str, Any]:

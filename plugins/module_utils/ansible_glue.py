@@ -29,11 +29,6 @@ NODE_OPTIONS: Dict[str, Dict[str, Any]] = {
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
-# Codes that only the control side gives; all others are the agent's.
-NOT_INSTALLED = "not-installed"
-BAD_ANSWER = "bad-answer"
-UNREACHABLE = "unreachable"
-
 # What every command's result has, with what is said when nothing is known.
 ANSWER_KEYS: Tuple[Tuple[str, Any], ...] = (
     ("product", None),
@@ -68,7 +63,7 @@ class Answer(NamedTuple):
     @property
     def code(self) -> str:
         """The reason's stable code."""
-        return str(self.data.get("code") or (BAD_ANSWER if self.failed else codes.OK))
+        return str(self.data.get("code") or (codes.BAD_ANSWER if self.failed else codes.OK))
 
 
 def broken(code: str, message: str, state: str = "failed", rc: int = 1) -> Answer:
@@ -79,7 +74,7 @@ def broken(code: str, message: str, state: str = "failed", rc: int = 1) -> Answe
 def not_installed(path: str) -> Answer:
     """The answer of a host without an agent."""
     text = "%s is not there or not executable: install the agent first (playbook slotward.fleet.install)" % path
-    return broken(NOT_INSTALLED, text)
+    return broken(codes.NOT_INSTALLED, text)
 
 
 def command(params: Dict[str, Any], words: Sequence[str]) -> List[str]:
@@ -103,7 +98,9 @@ def parse(rc: int, out: str, err: str, line: Sequence[str]) -> Answer:
                 continue
             return Answer(rc, data)
     tail = (err.strip() or out.strip())[-1000:] or "no output"
-    return broken(BAD_ANSWER, "%s ended with status %d and without a JSON answer: %s" % (" ".join(line), rc, tail))
+    return broken(
+        codes.BAD_ANSWER, "%s ended with status %d and without a JSON answer: %s" % (" ".join(line), rc, tail)
+    )
 
 
 def installed(params: Dict[str, Any]) -> bool:

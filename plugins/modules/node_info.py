@@ -246,7 +246,7 @@ def look(module: AnsibleModule) -> Dict[str, Any]:
     answer = (
         ansible_glue.ask(module, ["update"])
         if there
-        else ansible_glue.broken(ansible_glue.NOT_INSTALLED, "no agent at %s" % module.params["executable"], "absent")
+        else ansible_glue.broken(codes.NOT_INSTALLED, "no agent at %s" % module.params["executable"], "absent")
     )
     data = answer.data
     found: Dict[str, Any] = {key: data.get(key) for key in KEYS}

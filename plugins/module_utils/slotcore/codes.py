@@ -106,6 +106,11 @@ DOWNLOAD_FAILED = _code("download-failed", RETRYABLE, "the download did not succ
 BROKEN_RECORD = _code("broken-record", BROKEN, "a record on the host is missing, torn or damaged")
 BAD_CONFIG = _code("bad-config", BROKEN, "the configuration has errors")
 
+# What only the control side says.
+NOT_INSTALLED = _code("not-installed", REFUSAL, "there is no agent on the host")
+UNREACHABLE = _code("unreachable", RETRYABLE, "the host cannot be reached")
+BAD_ANSWER = _code("bad-answer", RETRYABLE, "the agent gave no answer that can be read")
+
 # How a trial ended.
 CRASH_LOOP = _code("crash-loop", OUTCOME, "the release kept exiting by itself")
 DEADLINE_PASSED = _code("deadline-passed", OUTCOME, "nobody confirmed before the trial's deadline")
