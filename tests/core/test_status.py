@@ -152,6 +152,23 @@ def test_I8_what_is_broken_is_named_and_the_rest_is_still_shown() -> None:
     assert "broken: /slots/update.json: it is not JSON; updates are refused" in lines(torn, wrong)
 
 
+@pytest.mark.parametrize(
+    ("shown", "unit"),
+    [
+        ({}, status.Unit("unknown", "", 0, 0)),
+        (
+            {"ActiveState": "active", "SubState": "running", "MainPID": "77", "NRestarts": "2"},
+            status.Unit("active", "running", 77, 2),
+        ),
+        ({"ActiveState": "failed", "MainPID": "[not set]", "NRestarts": ""}, status.Unit("failed", "", 0, 0)),
+    ],
+)
+def test_the_unit_is_what_systemd_says_of_it(shown: Dict[str, str], unit: status.Unit) -> None:
+    """And unknown where systemd did not answer; the properties asked for are those that are read."""
+    assert status.unit_of(shown) == unit
+    assert set(shown) <= set(status.UNIT_PROPERTIES)
+
+
 def test_pins_are_counted_in_good_english() -> None:
     """One pin, two pins."""
     two = status.as_json(PRODUCT._replace(pins=("x", "y"), threshold=2), state(), IN_TIME, IDLE)
