@@ -307,7 +307,7 @@ def test_without_the_library_the_error_says_what_to_install() -> None:
 import sys
 sys.modules["cryptography"] = None
 from slotcore import canonical, checks, codes, keys, manifest, release, signatures
-spki = manifest.SPKI_SHAPES["EdDSA"][0] + bytes(32)
+spki = manifest.SPKI_SHAPES["EdDSA"][0] + bytes(range(32))
 assert keys.load_public(keys.public_pem(keys.public(spki))).spki == spki
 assert keys.parse_pins(keys.pin_of(spki)) == (keys.pin_of(spki),)
 for call in (lambda: keys.generate("EdDSA"), lambda: keys.verify("EdDSA", spki, b"", bytes(64)),

@@ -155,6 +155,30 @@ def test_every_field_of_a_key_has_its_rule() -> None:
     assert bad(keys=keys_with(more=1)) == "keys[0] has the unknown field 'more'"
 
 
+@pytest.mark.parametrize(
+    "point",
+    [
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000000000000000000000000000000000000000080",
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    ],
+)
+def test_a_key_of_small_order_is_none(point: str) -> None:
+    """One signature fits any message there, even when somebody was talked into pinning it."""
+    spki = manifest.SPKI_SHAPES["EdDSA"][0] + bytes.fromhex(point)
+    assert manifest.alg_of(spki) is None
+    assert (
+        bad(keys=keys_with(alg="EdDSA", spki=making.b64(spki))) == "keys[0].spki is not a plain EdDSA public key in DER"
+    )
+
+
 def test_a_key_has_one_encoding_only() -> None:
     """A compressed point would be a second pin for the same key."""
     spki = making.key(1).public.spki

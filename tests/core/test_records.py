@@ -196,3 +196,19 @@ def test_no_last_trial_is_null() -> None:
     """`last` is an object or null, in the record and in every answer."""
     assert records.last_as_json(None) is None
     assert json.loads(records.render_update(records.Update()))["last"] is None
+
+
+@given(st.text(st.characters(), max_size=20) | st.just("x" * 5000))
+def test_any_text_can_be_made_to_fit(text: str) -> None:
+    """Surrogates, control characters and length: what fits is written and read again, in one line."""
+    fits = records.fitting(text)
+    update = UPDATE._replace(last=LAST._replace(why=fits))
+    assert records.parse_update(records.render_update(update), "f") == update
+    assert fits.isprintable()
+    assert records.fitting(fits) == fits
+
+
+def test_a_plain_text_fits_as_it_is() -> None:
+    """Letters of any script stay."""
+    assert records.fitting("zurück: 版 1.2.0") == "zurück: 版 1.2.0"
+    assert records.fitting("a\ud800b\nc") == "a b c"

@@ -130,7 +130,7 @@ def main(argv: List[str]) -> int:
     except OSError as error:
         text = f"{error.filename or args.command}: {error.strerror or error}"
         failed = answers.base(args.product, "failed", codes.OS_ERROR, text)
-        answer = answers.Answer(answers.FAILED, failed, [f"failed ({codes.OS_ERROR}): {text}"])
+        answer = answers.Answer(answers.RETRY, failed, [f"failed ({codes.OS_ERROR}): {text}"])
     except KeyboardInterrupt:
         print("interrupted; a trial that has begun goes on, see `slotward update`", file=sys.stderr)
         return answers.FAILED

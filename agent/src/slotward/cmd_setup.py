@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
@@ -80,18 +81,18 @@ def _open_source(setup: own.Setup, path: str, manifest_path: Optional[str]) -> S
 
 def _what_to_install(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Tuple[str, Optional[str]]:
     """What setup does about the program: `install`, `adopt`, `relink`, `later` or `nothing`; and from which file."""
-    if state.entrypoint == "ours" and state.in_use:
+    if state.entrypoint == "ours" and state.in_use and not host.damage(setup.product, state):
         return "nothing", None
     if state.entrypoint == "elsewhere":
         raise effects.refused(
             codes.ENTRYPOINT_ELSEWHERE,
-            f"{setup.product.entrypoint} is a link to somewhere else: set [update] entrypoint",
+            f"{setup.product.entrypoint} is a link to somewhere else, or no file: set [update] entrypoint, or remove it",
         )
     if state.entrypoint == "file":
         if args.adopt or setup.product.adopt:
             return "adopt", setup.product.entrypoint
         return "later", None
-    if state.in_use:
+    if state.in_use and not host.damage(setup.product, state):
         return "relink", None
     return "install", args.source or build_info.program_path()
 
@@ -119,7 +120,7 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
                 codes.BELOW_FLOOR,
                 f"release sequence {source.record.sequence} is older than {floor}, which this node ran or was installed at (rollback)",
             )
-        os.makedirs(os.path.dirname(product.entrypoint), DIRECTORY_MODE, exist_ok=True)
+        staging.make_parents(os.path.dirname(product.entrypoint))
         manager.adopt(product, seen, source.record, source.descriptor)
     finally:
         os.close(source.descriptor)
@@ -208,8 +209,9 @@ def run(args: argparse.Namespace) -> answers.Answer:
     for path, mode in _directories(setup):
         staging.make_parents(os.path.dirname(path))
         if path in missing:
-            os.mkdir(path, mode)
-            os.chmod(path, mode)
+            with contextlib.suppress(FileExistsError):  # by another setup, since the look above
+                os.mkdir(path, mode)
+                os.chmod(path, mode)
     with lock.held(setup.product, "setup"):
         manager.settle_now(setup.product)
         return _once(setup, args, missing)
@@ -229,10 +231,15 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
         )
     wanted = installed.wanted(setup)
     files = units.plan(wanted, installed.read_file)
+    at_risk = installed.directories_at_risk(product)
     timer_due = _timer_due(product.name)
     unit_changed = any(change.path.startswith(f"{units.UNIT_DIR}/{product.unit}") for change in files)
     changes = _changes(setup, what, path, files, timer_due, missing)
+    changes += [{"path": name, "what": "mode"} for name in at_risk]
     if not args.check:
+        for name in at_risk:
+            os.chown(name, 0, 0)
+            os.chmod(name, DIRECTORY_MODE)
         _install(setup, seen, what, path, args)
         _write_system_files(wanted, files, setup)
         if units.needs_reload(files):

@@ -49,10 +49,22 @@ def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
     """Run the same command in a transient unit and pass its answer through; never comes back on success."""
     from slotward import systemd
 
-    argv = [build_info.program_path(), *sys.argv[1:], "--here"]
     name = f"slotward-upgrade-{own.NAME}-{args.id or manager.new_trial_id()}"
-    code = systemd.run_attached(argv, unit=name)
+    code = systemd.run_attached([build_info.program_path(), *_words(args), "--here"], unit=name)
+    if code == answers.FAILED and systemd.is_active(name):  # another one's: systemd-run could not make ours
+        raise codes.Retryable(codes.IN_PROGRESS, f"an upgrade with the id {args.id} is already in progress")
     raise SystemExit(code)
+
+
+def _words(args: argparse.Namespace) -> List[str]:
+    """The command line again, for a unit that works in another directory: what names a file names it from the root."""
+    target = args.target if args.target == "-" else os.path.abspath(args.target)
+    words = ["upgrade", "--config", os.path.abspath(args.config), "--target", target]
+    words += ["--src", os.path.abspath(args.src)] if args.src else []
+    words += ["--id", args.id] if args.id else []
+    given = {"--json": args.json, "--adopt": args.adopt, "--start": args.start}
+    given.update({"--no-wait": args.no_wait, "--no-smoke": args.no_smoke})
+    return words + [flag for flag, wanted in given.items() if wanted]
 
 
 def shown(setup: own.Setup, prepared: prepare.Prepared, would: bool) -> Dict[str, Any]:
@@ -112,6 +124,7 @@ def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
         prepared = prepare.prepare(setup, target, _consent(args), args.src)
         if prepared.there:
             return answers.Answer(answers.DONE, shown(setup, prepared, would=False), said(setup, prepared))
+        _refuse_used_id(prepared, args.id)
         descriptor = _staged(setup, prepared, args)
         try:
             if args.stage_only:
@@ -122,6 +135,16 @@ def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
                 os.close(descriptor)
     _drop_staged(setup, prepared)
     return _begun(setup, prepared, pending) if args.no_wait else _wait(setup, prepared, pending)
+
+
+def _refuse_used_id(prepared: prepare.Prepared, trial_id: Optional[str]) -> None:
+    """A trial is told by its id: with the last one's, that one's end would be taken for this one's (I5)."""
+    last = prepared.seen.state.update.last
+    if trial_id is not None and last is not None and last.trial_id == trial_id:
+        raise effects.refused(
+            codes.WRONG_TRIAL,
+            f"{trial_id} was the trial of {last.to_version} ({last.state}): choose another id for {prepared.target.version}",
+        )
 
 
 def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespace) -> Optional[int]:

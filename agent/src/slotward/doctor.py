@@ -17,6 +17,8 @@ from slotward import answers, cmd_trial, host, looking, own
 if TYPE_CHECKING:
     import argparse
 
+REINSTALL = "the release's own file, from where it was published: FILE setup --from FILE --manifest MANIFEST"
+
 
 class Finding(NamedTuple):
     """One check's result; `run` is the command that mends it, "" when all is well."""
@@ -35,6 +37,8 @@ class Seen(NamedTuple):
     entrypoint_kind: str
     current: str
     config_path: str
+    damage: str
+    """What is wrong with the bytes that a start runs."""
     system: Tuple[str, ...]
     """What is missing or other than it should be of the guard and the units."""
 
@@ -70,7 +74,7 @@ def _pins(seen: Seen) -> List[Finding]:
 
 def _records(seen: Seen) -> List[Finding]:
     broken = seen.answer["broken"]
-    if broken is None:
+    if broken is None or os.path.basename(broken["file"]) == "good":  # a link: the check of the slots tells it
         return [Finding("records", "ok", f"release floor {seen.answer['floor']}")]
     return [
         Finding(
@@ -84,7 +88,10 @@ def _records(seen: Seen) -> List[Finding]:
 
 def _entrypoint(seen: Seen) -> List[Finding]:
     if seen.entrypoint_kind == "ours":
-        return [Finding("entrypoint", "ok", f"{seen.entrypoint} links to {seen.current}")]
+        if seen.answer["slots"]["in_use"]:
+            return [Finding("entrypoint", "ok", f"{seen.entrypoint} links to {seen.current}")]
+        text = f"{seen.entrypoint} links to {seen.current}, which is not there: nothing starts"
+        return [Finding("entrypoint", "fail", text, REINSTALL)]
     if not seen.answer["slots"]["in_use"]:
         return [Finding("entrypoint", "ok", f"slots not in use yet: the first update adopts {seen.entrypoint}")]
     return [
@@ -100,10 +107,17 @@ def _entrypoint(seen: Seen) -> List[Finding]:
 
 
 def _links(seen: Seen) -> List[Finding]:
-    slots = seen.answer["slots"]
-    if not slots["in_use"] or (slots["current"] and slots["good"]):
-        return [Finding("slots", "ok", f"current {slots['current'] or '-'}, good {slots['good'] or '-'}")]
-    return [Finding("slots", "fail", "the link current or good names no slot", "slotward setup")]
+    slots, trial = seen.answer["slots"], seen.answer["trial"]
+    if slots["in_use"] and not slots["current"]:
+        return [Finding("slots", "fail", f"{seen.current} names no slot", "slotward settle")]
+    if slots["in_use"] and not slots["good"]:
+        link = f"{os.path.dirname(seen.current)}/good"
+        home = trial["from_slot"] if trial is not None else slots["current"]
+        text = f"{link} names no slot: updates are refused; if slot {home} was the last that was confirmed, say so"
+        return [Finding("slots", "fail", text, f"ln -sfn {home} {link}")]
+    if seen.damage:
+        return [Finding("slots", "fail", seen.damage, REINSTALL)]
+    return [Finding("slots", "ok", f"current {slots['current'] or '-'}, good {slots['good'] or '-'}")]
 
 
 def _pending(seen: Seen) -> List[Finding]:
@@ -138,7 +152,22 @@ def _failed(seen: Seen) -> List[Finding]:
 def _system(seen: Seen) -> List[Finding]:
     if not seen.system:
         return [Finding("guard", "ok", "guard, units and timer are as this version writes them")]
-    return [Finding("guard", "fail", problem, "slotward setup") for problem in seen.system]
+    return [Finding("guard", "fail", problem, _mends(problem)) for problem in seen.system]
+
+
+def _mends(problem: str) -> str:
+    """setup writes what is missing; what an operator masked stays so until they say otherwise."""
+    if problem.endswith(" is masked"):
+        return f"systemctl unmask {problem[: -len(' is masked')]} && slotward setup"
+    return "slotward setup"
+
+
+def _unit(seen: Seen) -> List[Finding]:
+    unit = seen.answer["unit"]
+    if unit["active"] in ("active", "activating", "reloading"):
+        return [Finding("unit", "ok", f"{unit['name']} is {unit['active']}")]
+    text = f"{unit['name']} is {unit['active'] or 'unknown'}: updates are refused until it runs"
+    return [Finding("unit", "warn", text, f"systemctl enable --now {unit['name']}")]
 
 
 CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
@@ -150,6 +179,7 @@ CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _pending,
     _failed,
     _system,
+    _unit,
 )
 
 
@@ -162,12 +192,14 @@ def _gather(setup: own.Setup) -> Seen:
     from slotward import installed
 
     product = setup.product
+    state = host.read_state(product)
     return Seen(
         answer=looking.look(setup, looking.ask(product.unit)),
         entrypoint=product.entrypoint,
         entrypoint_kind=host.entrypoint_kind(product),
         current=product.path("current"),
         config_path=setup.config_path,
+        damage=host.damage(product, state),
         system=tuple(installed.differences(setup)),
     )
 

@@ -8,9 +8,10 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from typing import Optional, Tuple
+from typing import BinaryIO, Optional, Tuple
 
 from slotcore import codes, records, settle
 from slotcore import product as products
@@ -38,6 +39,20 @@ def read_bytes(path: str, most: int = _MAX_SMALL) -> Optional[bytes]:
             return file.read(most + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _part_of_trial(path: str) -> Optional[bytes]:
+    """As `read_bytes`, for the trial's files; what is no plain file has nothing to say, and nobody waits for it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            return b""
+        raise
+    with open(descriptor, "rb") as file:
+        return file.read(_MAX_SMALL + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
 
 
 def _slot_of(path: str) -> Optional[str]:
@@ -89,28 +104,64 @@ def read_state(product: products.Product) -> settle.State:
     in_use = os.path.lexists(product.path("current"))
     slots, update, broken = _records(product, in_use)
     good = _slot_of(product.path("good"))
+    current = _slot_of(product.path("current"))
     if in_use and good is None and broken is None:
         broken = (product.path("good"), "it names no slot, so nobody knows which release was confirmed last")
+    if good not in (None, current) and not os.path.exists(product.path("good")):
+        good, why = None, f"it names slot {good}, which is not there, so there is nothing to go back to"  # as the guard
+        broken = broken or (product.path("good"), why)
     return settle.State(
-        current=_slot_of(product.path("current")),
+        current=current,
         good=good,
         back=_slot_of(product.path("back")),
         in_use=in_use,
         entrypoint=entrypoint_kind(product),
-        trial=read_bytes(product.path("trial")),
-        confirm=read_bytes(product.path("trial.confirm")),
-        revert=read_bytes(product.path("trial.revert")),
-        log=read_bytes(product.path("trial.log")) or b"",
-        sources=read_bytes(product.path("trial.sources")) or b"",
+        trial=_part_of_trial(product.path("trial")),
+        confirm=_part_of_trial(product.path("trial.confirm")),
+        revert=_part_of_trial(product.path("trial.revert")),
+        log=_part_of_trial(product.path("trial.log")) or b"",
+        sources=_part_of_trial(product.path("trial.sources")) or b"",
         slots=slots,
         update=update,
         broken=broken,
     )
 
 
-def names(product: products.Product) -> Tuple[str, ...]:
-    """The names in the slots directory, for finding what a cut left there."""
+def damage(product: products.Product, state: settle.State) -> str:
+    """What is wrong with the bytes that a start runs: "" when they are those of their slot's record, or nothing is in use.
+
+    A broken record says nothing about bytes; it is told by itself.
+    """
+    if not state.in_use or state.broken is not None:
+        return ""
+    path = product.path("current")
+    entry = state.slots.get(state.current or "")
+    if entry is None:
+        return f"{path} names no slot with a record"
     try:
-        return tuple(os.listdir(product.slots_dir))
+        with open(path, "rb") as file:
+            mode, digest = os.fstat(file.fileno()).st_mode, sha256_of(file)
+    except OSError as error:
+        return f"the program that {path} names cannot be read: {error.strerror}"
+    if digest != entry.sha256:
+        return f"slot {state.current} holds other bytes than were verified for {entry.version}"
+    return "" if mode & 0o111 else f"slot {state.current} is not executable"
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """SHA-256 of what is left to read of an open file."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    for block in iter(lambda: file.read(1 << 18), b""):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def names(product: products.Product) -> Tuple[str, ...]:
+    """The names in the slots directory, for finding what a cut left there; a directory was left by nobody of ours."""
+    try:
+        with os.scandir(product.slots_dir) as entries:
+            return tuple(entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
     except OSError:
         return ()

@@ -54,7 +54,22 @@ def differences(setup: own.Setup) -> List[str]:
     """What is missing or other than this version writes it, as sentences."""
     said = {"create": "is missing", "update": "is other than this version writes it", "mode": "has the wrong mode"}
     changes = units.plan(wanted(setup), read_file)
-    return [f"{change.path} {said[change.what]}" for change in changes] + not_in_force(setup.product)
+    found = [f"{path} may be changed by others than root" for path in directories_at_risk(setup.product)]
+    found += [f"{change.path} {said[change.what]}" for change in changes]
+    return found + not_in_force(setup.product)
+
+
+def directories_at_risk(product: products.Product) -> List[str]:
+    """Directories of links, records and the guard that are not root's alone (I6); one that is missing is no risk."""
+    found: List[str] = []
+    for path in (product.slots_dir, units.GUARD_DIR, f"{units.GUARD_DIR}/guard.d"):
+        try:
+            seen = os.stat(path)
+        except OSError:
+            continue
+        if seen.st_uid != 0 or seen.st_mode & 0o022:
+            found.append(path)
+    return found
 
 
 def _shown(names: Tuple[str, ...]) -> List[Dict[str, str]]:
@@ -79,7 +94,9 @@ def not_in_force(product: products.Product) -> List[str]:
             missing.append(f"systemd does not have {name} in {key}= of {product.unit}")
     if guard_unit.get("LoadState") != "loaded":
         missing.append(f"systemd has not loaded {guard}")
-    if timer_unit.get("LoadState") != "loaded" or timer_unit.get("UnitFileState") != "enabled":
+    if timer_unit.get("LoadState") == "masked":
+        missing.append(f"{timer} is masked")
+    elif timer_unit.get("LoadState") != "loaded" or timer_unit.get("UnitFileState") != "enabled":
         missing.append(f"{timer} is not loaded and enabled")
     if "yes" in (unit.get("NeedDaemonReload"), guard_unit.get("NeedDaemonReload"), timer_unit.get("NeedDaemonReload")):
         missing.append("a unit file has changed since systemd read it (systemctl daemon-reload)")

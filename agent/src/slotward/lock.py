@@ -25,7 +25,7 @@ def _parse(data: bytes) -> Optional[status.Lock]:
 def holder(product: products.Product) -> Optional[status.Lock]:
     """Who holds the lock now, None when it is free. Needs no privilege beyond reading the file."""
     try:
-        descriptor = os.open(product.path("lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(product.path("lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:

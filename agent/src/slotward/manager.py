@@ -56,7 +56,8 @@ def version_on_trial(seen: Look) -> str:
 
 def end_of(product: products.Product, seen: Look, code: str, why: str = "") -> plans.End:
     """How this trial ends, with the sentence that is remembered."""
-    return plans.End(code, why or outcome.why(product.name, version_on_trial(seen), code), int(time.time()))
+    said = records.fitting(why).strip() or outcome.why(product.name, version_on_trial(seen), code)
+    return plans.End(code, said, int(time.time()))
 
 
 def settling_plan(product: products.Product, seen: Look) -> Tuple[str, ops.Plan]:
@@ -122,7 +123,7 @@ def remember_failure(product: products.Product, release: Release, refusal: codes
         return
     entry = release.record
     failure = records.Failed(
-        release.version, refusal.code, refusal.text, entry.sequence, entry.sha256, int(time.time())
+        release.version, refusal.code, records.fitting(refusal.text), entry.sequence, entry.sha256, int(time.time())
     )
     update = records.with_failure(state.update, failure)
     plan = ops.write_durably(product.path("update.json"), records.render_update(update))
@@ -186,6 +187,11 @@ def new_trial_id() -> str:
     return os.urandom(8).hex()
 
 
+def _from(seen: Look) -> str:
+    pending = seen.settlement.trial
+    return pending.from_version if pending is not None else "good"
+
+
 def go_back(product: products.Product, seen: Look, why: str) -> None:
     """End the pending trial for the good release at an operator's word (the lock must be held)."""
     end = end_of(product, seen, codes.OPERATOR, why)
@@ -194,6 +200,8 @@ def go_back(product: products.Product, seen: Look, why: str) -> None:
         effects.executor_for(product, {}).apply(plan, "go-back")
     except FileNotFoundError:
         settle_now(product)  # a tick of the guard moved the links between our claim and our rename
+    except OSError as error:
+        raise effects.as_retryable(error, f"finish going back to {product.name} {_from(seen)}") from error
 
 
 def note_source(product: products.Product, seen: Look, source: str) -> Look:
@@ -216,7 +224,10 @@ def confirm(product: products.Product, seen: Look) -> None:
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
     end = end_of(product, seen, codes.OK)
-    effects.executor_for(product, {}).apply(plans.plan_confirm(product, seen.state, pending, end), "confirm")
+    try:
+        effects.executor_for(product, {}).apply(plans.plan_confirm(product, seen.state, pending, end), "confirm")
+    except OSError as error:
+        raise effects.as_retryable(error, f"finish the confirmation of {product.name} {pending.to_version}") from error
 
 
 def apply(product: products.Product, plan: ops.Plan, name: str) -> None:

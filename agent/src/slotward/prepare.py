@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -18,7 +17,7 @@ import sys
 import time
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-from slotcore import checks, codes, plans, records, settle
+from slotcore import checks, codes, plans, records, semver, settle
 from slotcore import product as products
 from slotward import build_info, effects, host, manager, own
 
@@ -66,11 +65,8 @@ def read_target(path: str) -> checks.Target:
 
 def digest_of(path: str) -> str:
     """SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
     with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 18), b""):
-            digest.update(block)
-    return digest.hexdigest()
+        return host.sha256_of(file)
 
 
 def built_in(path: str) -> Tuple[str, int]:
@@ -80,9 +76,12 @@ def built_in(path: str) -> Tuple[str, int]:
     try:
         with zipfile.ZipFile(path) as archive:
             facts: Dict[str, Any] = json.loads(archive.read(BUILD_FACTS))
-        return str(facts["version"]), int(facts["sequence"])
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+        version, sequence = str(facts["version"]), int(facts["sequence"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, zipfile.BadZipFile):
         return "unknown", 0
+    if not (semver.is_version(version) and 0 <= sequence <= records.MAX_INT):
+        return "unknown", 0  # these go into records, which hold nothing else
+    return version, sequence
 
 
 def running_version(product: products.Product, state: settle.State) -> Tuple[Optional[str], Optional[str]]:

@@ -37,6 +37,17 @@ SPKI_SHAPES = {
     "ES256": (bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d03010703420004"), 64),
     "EdDSA": (bytes.fromhex("302a300506032b6570032100"), 32),
 }
+_P = 2**255 - 19
+# the y of every point whose order divides 8, as any encoding may say it
+_SMALL_ORDER = (
+    0,
+    1,
+    _P - 1,
+    _P,
+    _P + 1,
+    int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"),
+    int.from_bytes(bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), "little"),
+)
 
 _PRODUCT = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _KID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
@@ -132,8 +143,13 @@ def alg_of(spki: bytes) -> Optional[str]:
     """The algorithm that a public key in DER is for, or None when it is for none that a manifest takes."""
     for alg, (header, rest) in SPKI_SHAPES.items():
         if spki.startswith(header) and len(spki) == len(header) + rest:
-            return alg
+            return None if alg == "EdDSA" and _is_weak(spki[len(header) :]) else alg
     return None
+
+
+def _is_weak(point: bytes) -> bool:
+    """Whether an Ed25519 key is a point of small order, for which one signature fits any message."""
+    return int.from_bytes(point, "little") & ((1 << 255) - 1) in _SMALL_ORDER
 
 
 def is_platform(text: str) -> bool:

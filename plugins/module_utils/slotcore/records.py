@@ -19,6 +19,7 @@ from . import product as products
 SPEC = 1
 MAX_BYTES = 1 << 20
 MAX_INT = 2**53 - 1
+MAX_TEXT = 4096
 
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 
@@ -113,8 +114,8 @@ def _number(value: Any, name: str, what: str) -> int:
 
 
 def _text(value: Any, name: str, what: str) -> str:
-    if not isinstance(value, str) or len(value) > 4096:
-        _broken(name, f"{what} is not a text of at most 4096 characters")
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        _broken(name, f"{what} is not a text of at most {MAX_TEXT} characters")
     return str(value)
 
 
@@ -179,6 +180,11 @@ def parse_update(data: bytes, name: str) -> Update:
         failed=tuple(_parse_failed(entry, name) for entry in value["failed"]),
         last=_parse_last(value["last"], name),
     )
+
+
+def fitting(text: str) -> str:
+    """`text` as a record may hold it: one line, of characters that have a form on disk, and not too long."""
+    return "".join(char if char.isprintable() else " " for char in text[:MAX_TEXT])
 
 
 def _dump(value: Mapping[str, Any]) -> bytes:
