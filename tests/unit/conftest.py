@@ -202,6 +202,7 @@ class Stage:
                 "ansible_connection": "fragile",
                 "fragile_directory": str(agent.directory),
                 "agent_path": agent.path,
+                "agent_entrypoint": agent.path,
                 "ansible_python_interpreter": sys.executable,
                 "ansible_remote_tmp": str(agent.directory / "tmp"),
                 "ansible_become": False,
