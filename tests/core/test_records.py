@@ -192,6 +192,17 @@ def test_a_version_stands_among_the_failed_once_with_its_newest_reason() -> None
     assert (update.floor, update.newest_issued, update.last) == (2, 1_600_000_000, LAST)
 
 
+def test_I3_however_many_versions_fail_the_record_can_be_read_again() -> None:
+    """The floor stands in the same record: the oldest failures go before it grows too large to be believed."""
+    update = UPDATE._replace(failed=tuple(FAILURE._replace(version=f"1.{n}.0", why="x" * 4096) for n in range(240)))
+    for number in range(240, 260):
+        update = records.with_failure(update, FAILURE._replace(version=f"1.{number}.0", why="x" * 4096))
+        assert records.parse_update(records.render_update(update), "f") == update
+    assert update.failed[-1].version == "1.259.0"
+    assert update.failure_of("1.0.0") is None
+    assert len(update.failed) > 200
+
+
 def test_no_last_trial_is_null() -> None:
     """`last` is an object or null, in the record and in every answer."""
     assert records.last_as_json(None) is None

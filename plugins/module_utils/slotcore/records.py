@@ -225,6 +225,12 @@ def render_update(update: Update) -> bytes:
 
 
 def with_failure(update: Update, failure: Failed) -> Update:
-    """The record with `failure` in it; a version stands in it once, with its newest reason."""
+    """The record with `failure` in it; a version stands in it once, with its newest reason.
+
+    The oldest make room when the record would become too large to be read again: it also holds the floor.
+    """
     kept = tuple(entry for entry in update.failed if entry.version != failure.version)
-    return update._replace(failed=kept + (failure,))
+    found = update._replace(failed=kept + (failure,))
+    while len(render_update(found)) > MAX_BYTES:
+        found = found._replace(failed=found.failed[1:])
+    return found
