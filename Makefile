@@ -11,14 +11,15 @@ export ANSIBLE_HOME := $(CURDIR)/.build/home/.ansible
 export ANSIBLE_NOCOWS := 1
 
 SUITES := bullseye bookworm trixie
-host bench: SUITES := bookworm
+host bench molecule: SUITES := bookworm
 
 PYTHON := .build/venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-hosts lint fix core unit host test e2e demo bench agent clean clean-hosts
+.PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
+	molecule package sanity docs
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +34,9 @@ setup: ## install what lint and unit tests need (into .build, and missing Debian
 
 setup-hosts: ## as setup, and what real test hosts need (root)
 	@tools/setup --hosts $(SUITES)
+
+setup-collection:
+	@tools/setup --collection
 
 lint: setup ## ruff, mypy, shellcheck, yamllint, ansible-lint, changelog
 	@tools/lint
@@ -56,6 +60,19 @@ e2e: setup-hosts ## real hosts of all three suites, end to end (root, long)
 
 bench: setup-hosts ## speed and memory, as ratios, into build/bench.json (root)
 	@$(PYTHON) tests/bench/bench.py
+
+molecule: ## the role and a rollback by molecule; SUITES="bullseye bookworm trixie" for all (root)
+	@tools/setup --collection --hosts $(SUITES)
+	@MOLECULE_SUITES="$(SUITES)" tools/molecule
+
+package: setup ## build the collection's archive into build/ and look into it
+	@tools/package
+
+sanity: setup ## ansible-test sanity with every Python that is found
+	@tools/sanity
+
+docs: setup-collection ## antsibull-docs' checks of the modules', the plugins' and the role's documentation
+	@tools/docs
 
 agent: setup ## build the agent: make agent VERSION=1.1.0 SEQUENCE=2
 	@$(PYTHON) agent/build.py --version $(VERSION) --sequence $(SEQUENCE)
