@@ -176,3 +176,9 @@ def test_a_full_disk_at_the_end_of_a_trial_is_told_as_such(
         node.at_rest()
     finally:
         machines.run.down("small")
+
+
+def test_an_answer_that_cannot_be_written_is_no_crash(installed: nodes.Node) -> None:
+    """What was done stands; a full disk behind standard output showed a trace."""
+    done = installed.host.run("slotward update >/dev/full", check=False)
+    assert (done.returncode, done.stderr) == (0, "")

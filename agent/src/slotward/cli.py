@@ -103,8 +103,8 @@ def _print(answer: answers.Answer, as_json: bool) -> None:
     )
     try:
         print(text, file=stream, flush=True)
-    except BrokenPipeError:
-        # whoever asked is gone (a lost connection): what was done stands, and the record says so
+    except OSError:
+        # whoever asked is gone (a lost connection) or has no room: what was done stands, and the record says so
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
