@@ -152,14 +152,14 @@ def test_two_upgrades_confirm_and_one_that_crashes_stops_the_run(
     assert again.status == 0
     assert again.recap()[bare.host.name]["changed"] == 0
     kind = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
-    bad = shop.release("1.3.0", 4, kind)
+    bad = shop.release("7.3.0", 30, kind)
     played = play(controller, UPGRADE, **wanted(shop, bad))
     assert played.status != 0
     result = played.last(bare.host.name, UPGRADE)
     assert result is not None
     assert (result["state"], result["code"]) == ("rolled-back", "crash-loop"), result
-    assert result["retry"] == "slotward update --clear-failed 1.3.0"
-    assert (result["from"], result["to"]) == ("1.2.0", "1.3.0")
+    assert result["retry"] == "slotward update --clear-failed 7.3.0"
+    assert (result["from"], result["to"]) == ("1.2.0", "7.3.0")
     assert bare.running() == "1.2.0"
 
 
@@ -180,13 +180,13 @@ def test_check_mode_answers_what_prepare_does(
     prepared = bare.slotward("prepare", "--target", bare.target(v100), "--src", bare.put(v100.artifact))
     assert (result["state"], result["code"]) == (prepared.json["state"], prepared.code) == ("refused", "below-floor")
     assert prepared.message in result["msg"]
-    newer = shop.release("1.4.0", 9)
+    newer = shop.release("7.4.0", 40)
     before = bare.names()
     would = play(controller, UPGRADE, ("--check", "--diff"), **wanted(shop, newer))
     assert would.status == 0, would.output
     result = would.last(bare.host.name, UPGRADE)
     assert result is not None
-    assert (result["changed"], result["from"], result["to"]) == (True, "1.1.0", "1.4.0")
+    assert (result["changed"], result["from"], result["to"]) == (True, "1.1.0", "7.4.0")
     assert bare.names() == before
     assert bare.running() == "1.1.0"
 

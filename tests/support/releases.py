@@ -56,6 +56,7 @@ class Workshop:
         self.base = directory / "releases"
         self._environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT}/agent/src:{ROOT}/plugins/module_utils"}
         directory.mkdir(parents=True, exist_ok=True)
+        self._made: Dict[str, object] = {}
         self.keys = [self._keygen(number) for number in range(1, keys + 1)]
 
     @property
@@ -127,6 +128,16 @@ class Workshop:
     ) -> Release:
         """Build, write and sign a release by `signers` (default: as many keys as the threshold asks for)."""
         found = Release(version, sequence, self.base / PRODUCT / version)
+        asked = (
+            sequence,
+            kind.name if kind else None,
+            pad_mib,
+            extra,
+            tuple(signers) if signers else None,
+            tuple(more),
+        )
+        if self._made.setdefault(version, asked) != asked:
+            raise AssertionError(f"{version} was made otherwise before: {self._made[version]}, now {asked}")
         if found.manifest.exists():
             return found
         artifact = self.build(version, sequence, kind, pad_mib, extra)
