@@ -256,3 +256,16 @@ def test_an_early_confirmation_waits_for_the_daemon_to_have_settled(node: nodes.
     other = node.slotward("confirm", "--id", trial, "--source", "gateway")
     assert (other.exit, other.code) == (3, "wrong-source"), other
     assert node.confirm(trial, wait=15).json["state"] == "confirmed"
+
+
+@pytest.mark.hosts
+def test_i8_a_trial_is_not_confirmed_by_defaults(node: nodes.Node, v110: releases.Release) -> None:
+    """With a configuration that cannot be read, nobody knows who must confirm: the trial stays open until it is mended."""
+    trial = node.on_trial(v110)
+    config = node.host.read(nodes.CONFIG)
+    node.host.write(nodes.CONFIG, config.replace("settle_s = 1", "settle_s = soon"), 0o600)
+    answer = node.confirm(trial)
+    assert (answer.exit, answer.code) == (5, "bad-config"), answer
+    assert node.link("good") != node.link("current")
+    node.host.write(nodes.CONFIG, config, 0o600)
+    assert node.confirm(trial).json["state"] == "confirmed"

@@ -20,10 +20,13 @@ BUSY_S = 10.0
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Dispatch to confirm or rollback."""
-    product = own.load(args.config).product
+    setup = own.load(args.config)
+    product = setup.product
     if os.geteuid() != 0:
         raise effects.refused(codes.NOT_ROOT, f"{args.command} changes root's records: run it as root")
     if args.command == "confirm":
+        if setup.problems:  # who must confirm, and after how long, would be a default's word
+            raise codes.BadConfig(setup.problems)
         return confirm(product, args.id, args.source, args.wait)
     return rollback(product, args.id, args.why)
 

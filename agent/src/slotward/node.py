@@ -17,6 +17,7 @@ import signal
 import socket
 import stat
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from slotcore import plans, settle
@@ -25,6 +26,7 @@ from slotward import answers, build_info, host, looking, own
 if TYPE_CHECKING:
     import argparse
 
+FRESH_S = 0.5
 # sd-daemon(3) priorities, read by journald from the start of a line
 WARNING, NOTICE, INFO = "<4>", "<5>", "<6>"
 
@@ -54,6 +56,8 @@ class Node:
         self._setup = setup
         self._digest = build_info.running_digest()
         self._listener: Optional[socket.socket] = None
+        self._answer_text = b""
+        self._fresh_until = 0.0
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def run(self) -> int:
@@ -159,11 +163,18 @@ class Node:
         with peer:
             peer.setblocking(False)
             try:
-                peer.send(json.dumps(self._status(), sort_keys=True).encode("utf-8") + b"\n")
+                peer.send(self._status())
             except OSError:
                 return
 
-    def _status(self) -> Dict[str, Any]:
+    def _status(self) -> bytes:
+        """The answer, made anew at most every half second: many who ask at once cost no more than one."""
+        if time.monotonic() >= self._fresh_until:
+            self._answer_text = json.dumps(self._look(), sort_keys=True).encode("utf-8") + b"\n"
+            self._fresh_until = time.monotonic() + FRESH_S
+        return self._answer_text
+
+    def _look(self) -> Dict[str, Any]:
         running = {
             "pid": os.getpid(),
             "version": build_info.VERSION,

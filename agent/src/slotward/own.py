@@ -54,12 +54,14 @@ def product_of(config: configs.Config) -> products.Product:
 
 
 def _embedded_floor(config: configs.Config) -> int:
-    """The running program's own sequence, unless it is a release on trial here: that one is not confirmed yet."""
-    good = os.path.join(config.slots_dir, "good")
-    in_slots = os.path.dirname(build_info.program_path()) == os.path.realpath(config.slots_dir)
-    if in_slots and os.path.exists(good) and os.path.realpath(good) != build_info.program_path():
-        return 0
-    return build_info.SEQUENCE
+    """The running program's own sequence where that binds this host: nothing is in slots yet, or it is the good release.
+
+    A release on trial is not confirmed yet, and a program from elsewhere was never this host's.
+    """
+    if not os.path.lexists(os.path.join(config.slots_dir, "current")):
+        return build_info.SEQUENCE
+    good = os.path.realpath(os.path.join(config.slots_dir, "good"))
+    return build_info.SEQUENCE if good == build_info.program_path() else 0
 
 
 def load(path: str) -> Setup:

@@ -180,6 +180,36 @@ class Consent(NamedTuple):
     start: bool = False
 
 
+def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target) -> Prepared:
+    """What the target is to this host by its records and by the release's own checks; raises the first refusal."""
+    product = setup.product
+    running, digest = running_version(product, seen.state)
+    base = Prepared(
+        target=target,
+        seen=seen,
+        from_version=running or "unknown",
+        record=records.SlotRecord(target.version, 0, target.sha256, 0),
+        newest_issued=0,
+        there=digest is not None and digest == target.sha256 and running == target.version,
+        reuse=False,
+        staged=False,
+        adopt=False,
+    )
+    if base.there:
+        return base
+    facts = _facts(setup, seen, target, running)
+    refusal = checks.check_before_manifest(facts)
+    if refusal is not None:
+        raise codes.Refused(refusal)
+    if _holds(product, seen.state, target, facts.floor):
+        return base._replace(record=seen.state.slots[plans.free_slot(seen.state)], reuse=True)
+    found = checks.check(facts)
+    if isinstance(found, codes.Refusal):
+        raise codes.Refused(found)
+    record = records.SlotRecord(target.version, found.manifest.sequence, found.artifact.sha256, found.artifact.size)
+    return base._replace(record=record, newest_issued=found.manifest.issued_at)
+
+
 def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Optional[str] = None) -> Prepared:
     """All checks of `target` on this host; raises the first refusal."""
     if setup.problems:
@@ -187,42 +217,17 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     product = setup.product
     seen = manager.look(product)
     _quiet(product, seen)
-    running, digest = running_version(product, seen.state)
-    facts = _facts(setup, seen, target, running)
-    unknown = records.SlotRecord(target.version, 0, target.sha256, 0)
-    base = Prepared(
-        target=target,
-        seen=seen,
-        from_version=running or "unknown",
-        record=unknown,
-        newest_issued=0,
-        there=False,
-        reuse=False,
-        staged=False,
-        adopt=False,
-    )
-    if digest is not None and digest == target.sha256 and running == target.version:
-        return base._replace(there=True)
-    refusal = checks.check_before_manifest(facts)
-    if refusal is not None:
-        raise codes.Refused(refusal)
-    reuse = _holds(product, seen.state, target, facts.floor)
-    if reuse:
-        known = seen.state.slots[plans.free_slot(seen.state)]
-        prepared = base._replace(record=known, reuse=True)
-    else:
-        found = checks.check(facts)
-        if isinstance(found, codes.Refusal):
-            raise codes.Refused(found)
-        record = records.SlotRecord(target.version, found.manifest.sequence, found.artifact.sha256, found.artifact.size)
-        prepared = base._replace(record=record, newest_issued=found.manifest.issued_at)
+    prepared = _checked(setup, seen, target)
+    if prepared.there:
+        return prepared
     must_adopt = _entrypoint(setup, seen.state, consent.adopt)
     from slotward import lookahead
 
-    staged = not reuse and _is_staged(setup, prepared.record)
-    url = None if src or reuse or staged else target.url or None  # no address: the file is still to be pushed
+    staged = not prepared.reuse and _is_staged(setup, prepared.record)
+    known = src or prepared.reuse or staged
+    url = None if known else target.url or None  # no address: the file is still to be pushed
     adopt_size = os.stat(product.entrypoint).st_size if must_adopt else 0
-    lookahead.check(setup, 0 if reuse else prepared.record.size, adopt_size, url, consent.start)
+    lookahead.check(setup, 0 if prepared.reuse else prepared.record.size, adopt_size, url, consent.start)
     return prepared._replace(adopt=must_adopt, staged=staged)
 
 
