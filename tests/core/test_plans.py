@@ -132,18 +132,18 @@ def test_I4_current_moves_after_the_armed_timer_and_before_the_restart() -> None
 
 
 def test_confirming_raises_the_floor_before_good_moves() -> None:
-    """Claim, floor and last, good, and only then the record goes (I3, I12)."""
+    """Claim, no way back, floor and last, good, and only then the record goes (I3, I12)."""
     end = plans.End(codes.OK, "probe 1.1.0 is confirmed", END.at)
     found = state("b", "a", "a", claim={"trial": RECORD}, update=records.Update(floor=1))
     plan = plans.plan_confirm(PRODUCT, found, TRIAL, end)
     assert names(plan) == [
         "trial over trial.confirm",
+        "-back",
         "update.json",
         "good",
         "-trial.confirm",
         "-trial.log",
         "-trial.sources",
-        "-back",
     ]
     assert plan[:2] == (ops.Claim("/slots/trial", "/slots/trial.confirm"), ops.SyncDir("/slots"))
     (update,) = written(plan, "update.json")

@@ -173,3 +173,32 @@ def test_pins_are_counted_in_good_english() -> None:
     """One pin, two pins."""
     two = status.as_json(PRODUCT._replace(pins=("x", "y"), threshold=2), state(), IN_TIME, IDLE)
     assert status.lines(two, "/bin/probe")[0].endswith("2 release pins (threshold 2)")
+
+
+@pytest.mark.parametrize(
+    ("shown", "stopped"),
+    [
+        ({"ActiveState": "inactive", "Job": "", "left": "50", "started": "10", "ended": "60"}, True),
+        ({"ActiveState": "inactive", "Job": "0", "left": "50", "started": "10", "ended": "60"}, True),
+        ({"ActiveState": "inactive", "left": "61", "started": "10", "ended": "60"}, False),
+        ({"ActiveState": "inactive", "Job": "77", "left": "50", "started": "10", "ended": "60"}, False),
+        ({"ActiveState": "failed", "left": "50", "started": "10", "ended": "60"}, False),
+        ({"ActiveState": "active", "left": "5", "started": "10", "ended": "0"}, False),
+        ({"ActiveState": "inactive", "left": "5", "started": "10", "ended": "60"}, False),
+        ({}, False),
+    ],
+    ids=[
+        "asked",
+        "asked, old systemd",
+        "by itself",
+        "a restart under way",
+        "failed",
+        "runs",
+        "left long ago",
+        "nothing known",
+    ],
+)
+def test_a_stop_that_was_asked_for_is_told_from_an_exit(shown: Dict[str, str], stopped: bool) -> None:
+    """A unit that left `active` before its main process ended was stopped by somebody."""
+    names = dict(zip(("left", "started", "ended"), status.STOP_PROPERTIES[2:]))
+    assert status.was_stopped({names.get(key, key): value for key, value in shown.items()}) is stopped

@@ -269,3 +269,16 @@ def test_i8_a_trial_is_not_confirmed_by_defaults(node: nodes.Node, v110: release
     assert node.link("good") != node.link("current")
     node.host.write(nodes.CONFIG, config, 0o600)
     assert node.confirm(trial).json["state"] == "confirmed"
+
+
+@pytest.mark.hosts
+def test_a_rollback_never_starts_what_an_operator_stopped(node: nodes.Node, v110: releases.Release) -> None:
+    """DESIGN 6: with the daemon stopped by hand, rollback moves the links back and leaves it stopped."""
+    trial = node.on_trial(v110)
+    node.sh(f"systemctl stop {nodes.UNIT}")
+    answer = node.slotward("rollback", "--id", trial)
+    assert answer.code == "operator", answer
+    assert node.link("current") == node.link("good")
+    assert node.unit().active == "inactive"
+    node.sh(f"systemctl start {nodes.UNIT}")
+    node.waits(lambda: node.running() == "1.0.0", 10, "the good version runs")

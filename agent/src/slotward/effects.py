@@ -7,7 +7,7 @@ import errno
 import os
 from typing import Mapping, Tuple
 
-from slotcore import codes, ops
+from slotcore import codes, ops, status
 from slotcore import product as products
 from slotward import executor
 
@@ -89,18 +89,23 @@ def arm(product: products.Product) -> None:
         )
 
 
-def restart(product: products.Product) -> None:
+def restart(product: products.Product, respect_stop: bool) -> None:
     """Restart the unit without waiting for it; its failure is reset first (field case W2).
 
-    From here on this process stands back: what it has left to do must not keep the daemon from starting.
+    Going back respects a stop: it never starts what an operator had stopped (DESIGN 6). From here on this process
+    stands back: what it has left to do must not keep the daemon from starting.
     """
     from slotward import systemd
 
+    if respect_stop and status.was_stopped(systemd.show(product.unit, status.STOP_PROPERTIES)):
+        return
     os.nice(10)
     systemd.restart(product.unit)
 
 
-def executor_for(product: products.Product, sources: Mapping[str, int]) -> executor.Executor:
+def executor_for(
+    product: products.Product, sources: Mapping[str, int], respect_stop: bool = False
+) -> executor.Executor:
     """An executor whose copies read from the open descriptors `sources`, by the plan's source name."""
     from slotward import staging
 
@@ -114,7 +119,7 @@ def executor_for(product: products.Product, sources: Mapping[str, int]) -> execu
         copy=copy,
         check=lambda operation: check_slot(product, operation.path, operation.version),
         arm=lambda: arm(product),
-        restart=lambda: restart(product),
+        restart=lambda: restart(product, respect_stop),
     )
 
 

@@ -95,7 +95,7 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
         seen = _look_with_reason(product)
         name, plan = settling_plan(product, seen)
         try:
-            effects.executor_for(product, {}).apply(plan, name)
+            effects.executor_for(product, {}, respect_stop=True).apply(plan, name)
             seen = look(product) if plan else seen
             tidy = plans.plan_tidy(product, seen.state, host.names(product))
             effects.executor_for(product, {}).apply(tidy, "tidy")
@@ -197,7 +197,7 @@ def go_back(product: products.Product, seen: Look, why: str) -> None:
     end = end_of(product, seen, codes.OPERATOR, why)
     plan = plans.plan_go_back(product, seen.state, seen.settlement.trial, end)
     try:
-        effects.executor_for(product, {}).apply(plan, "go-back")
+        effects.executor_for(product, {}, respect_stop=True).apply(plan, "go-back")
     except FileNotFoundError:
         settle_now(product)  # a tick of the guard moved the links between our claim and our rename
     except OSError as error:

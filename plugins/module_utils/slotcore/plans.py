@@ -126,15 +126,19 @@ def _last(trial: Optional[trials.Trial], state: str, end: End, version: str) -> 
 def plan_finish_confirm(
     product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
 ) -> ops.Plan:
-    """What follows a won confirmation: floor, `good`, then the record goes. May be carried out any number of times."""
+    """What follows a won confirmation: floor, `good`, then the record goes. May be carried out any number of times.
+
+    `back` goes first: a guard that was held up in going back from an earlier trial finds nothing to move any more.
+    """
     slot = trial.to_slot if trial is not None else (state.current or free_slot(state))
     about = _about(state, trial, slot)
     floor = max(state.update.floor, product.base_floor, about.sequence)
     update = state.update._replace(floor=floor, last=_last(trial, "confirmed", end, about.version))
     return (
-        ops.write_durably(product.path("update.json"), records.render_update(update))
+        ops.unlink_durably(product.slots_dir, "back")
+        + ops.write_durably(product.path("update.json"), records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
-        + ops.unlink_durably(product.slots_dir, "trial.confirm", *_OWN_NAMES, "back")
+        + ops.unlink_durably(product.slots_dir, "trial.confirm", *_OWN_NAMES)
     )
 
 

@@ -38,6 +38,22 @@ def unit_of(shown: Mapping[str, str]) -> Unit:
     )
 
 
+STOP_PROPERTIES = (
+    "ActiveState",
+    "Job",
+    "ActiveExitTimestampMonotonic",
+    "ExecMainStartTimestampMonotonic",
+    "ExecMainExitTimestampMonotonic",
+)
+
+
+def was_stopped(shown: Mapping[str, str]) -> bool:
+    """Whether the unit is down because systemd was asked to stop it: it left `active` before its process ended."""
+    left, started, ended = (_number(shown.get(name, "")) for name in STOP_PROPERTIES[2:])
+    idle = shown.get("ActiveState") == "inactive" and shown.get("Job", "0") in ("", "0")
+    return idle and started <= left <= ended
+
+
 def _number(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
