@@ -17,7 +17,7 @@ import os
 import socket
 import struct
 import time
-from typing import Any, Dict, Iterable, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue import PRODUCT
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import config
@@ -25,6 +25,9 @@ from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import con
 UNIT_DIR = "/etc/systemd/system"
 MAX_ANSWER = 1 << 20
 TIMEOUT_S = 2.0
+PYTHON = "/usr/bin/python3"
+LIBRARIES = ("cryptography", "requests")
+LOOK_FOR = "import importlib.util as i; print(' '.join(m for m in %r if not i.find_spec(m)))" % (LIBRARIES,)
 
 
 def status_socket(path: str) -> str:
@@ -134,3 +137,11 @@ def _why(unit: Dict[str, Any], verdict: Dict[str, Any], pid: int, path: str) -> 
     if verdict["running_sha256"] != verdict["slot_sha256"]:
         return "process %d runs %s, and %s should run" % (pid, verdict["running_sha256"], verdict["slot_sha256"])
     return None
+
+
+def missing(run_command: Callable[..., Tuple[int, str, str]]) -> List[str]:
+    """What the agent needs and the host's own Python does not have."""
+    if not os.access(PYTHON, os.X_OK):
+        return ["python3"] + list(LIBRARIES)
+    rc, out, _err = run_command([PYTHON, "-I", "-c", LOOK_FOR], handle_exceptions=False)
+    return out.split() if rc == 0 else list(LIBRARIES)

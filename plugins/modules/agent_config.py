@@ -128,14 +128,12 @@ problems:
   sample: []
 """
 
-import os
-import stat
-import tempfile
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slotward.fleet.plugins.module_utils import config_file
 from ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue import CONFIG
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, config, toml, toml_edit
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 
 TOP_OPTIONS = {"data_dir": {"type": "str"}, "socket_path": {"type": "str"}, "log_level": {"type": "str"}}
 UPDATE_OPTIONS: Dict[str, Dict[str, Any]] = {
@@ -159,70 +157,6 @@ OPTIONS = {
     "top": {"type": "dict", "default": {}, "options": TOP_OPTIONS},
     "update": {"type": "dict", "default": {}, "options": UPDATE_OPTIONS},
 }
-HEADER = (
-    "Written by the role slotward.fleet.agent: the keys before the first section and the section [update].\n"
-    "Other sections are yours; they are kept as they are. The agent's documentation has every key."
-)
-MODE = 0o600
-MODE_DIRECTORY = 0o755
-
-
-def wanted(values: Dict[str, Any]) -> Dict[str, Any]:
-    """The values as they stand in the file; None where the key is not to be there."""
-    texts = {key: ",".join(value) if isinstance(value, list) else value for key, value in values.items()}
-    return {key: None if value == "" else value for key, value in texts.items()}
-
-
-def read(path: str) -> Tuple[Optional[bytes], int]:
-    """The file's bytes and permissions; no bytes when there is no file."""
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None, MODE
-    if not stat.S_ISREG(found.st_mode):
-        raise codes.BadConfig(["%s is not a plain file: remove it or set another path" % path])
-    with open(path, "rb") as file:
-        return file.read(toml.MAX_BYTES + 1), stat.S_IMODE(found.st_mode)
-
-
-def plan(params: Dict[str, Any], old: Optional[bytes]) -> str:
-    """The file as it should be; raises BadConfig when it, or the old one, has a problem."""
-    sections = {toml.TOP: wanted(params["top"]), config.UPDATE: wanted(params["update"])}
-    path = params["path"]
-    if old is None:
-        sections = {
-            name: {key: value for key, value in values.items() if value is not None}
-            for name, values in sections.items()
-        }
-        text = toml_edit.render(sections, HEADER)
-    else:
-        text = toml_edit.replace_sections(toml.parse(old, path).text, sections, path)
-    config.check(text, path)
-    return text
-
-
-def write(module: AnsibleModule, path: str, data: bytes) -> None:
-    """Replace the file in one step, its bytes on the disk first."""
-    directory = os.path.dirname(path)
-    if not os.path.isdir(directory):
-        os.makedirs(directory)
-        os.chmod(directory, MODE_DIRECTORY)
-    descriptor, temporary = tempfile.mkstemp(prefix=".config-", dir=directory)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        module.atomic_move(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-    os.chmod(path, MODE)
-    directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory_fd)
-    finally:
-        os.close(directory_fd)
 
 
 def main() -> None:
@@ -231,15 +165,15 @@ def main() -> None:
     path = module.params["path"]
     result: Dict[str, Any] = {"path": path, "code": codes.OK, "problems": []}
     try:
-        old, mode = read(path)
-        data = plan(module.params, old).encode("utf-8")
+        old, mode = config_file.read(path)
+        data = config_file.plan(module.params, old).encode("utf-8")
     except codes.BadConfig as error:
         result.update(code=error.code, problems=list(error.problems), changed=False)
         module.fail_json(msg="%s is not written: %s" % (path, error.text), **result)
     except OSError as error:
         result.update(code=codes.CANNOT_READ, changed=False)
         module.fail_json(msg="%s cannot be read: %s" % (path, error.strerror), **result)
-    result["changed"] = data != old or mode != MODE
+    result["changed"] = data != old or mode != config_file.MODE
     before = "" if old is None else old.decode("utf-8")
     result["diff"] = [
         {"before_header": path, "after_header": path, "before": before, "after": data.decode("utf-8")},
@@ -247,12 +181,12 @@ def main() -> None:
             "before_header": path,
             "after_header": path,
             "before": "" if old is None else "mode %04o\n" % mode,
-            "after": "mode %04o\n" % MODE,
+            "after": "mode %04o\n" % config_file.MODE,
         },
     ]
     if result["changed"] and not module.check_mode:
         try:
-            write(module, path, data)
+            config_file.write(path, data, module.atomic_move)
         except OSError as error:
             result.update(code=codes.CANNOT_WRITE, changed=False)
             module.fail_json(msg="%s cannot be written: %s" % (path, error), **result)

@@ -204,7 +204,7 @@ host:
 
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, running
@@ -217,17 +217,6 @@ OPTIONS = dict(
 )
 
 KEYS = ("version", "sequence", "floor", "pins", "threshold", "slots", "trial", "last", "lock", "broken", "unit")
-PYTHON = "/usr/bin/python3"
-LIBRARIES = ("cryptography", "requests")
-LOOK_FOR = "import importlib.util as i; print(' '.join(m for m in %r if not i.find_spec(m)))" % (LIBRARIES,)
-
-
-def missing(module: AnsibleModule) -> List[str]:
-    """What the agent needs and the host's own Python does not have."""
-    if not os.access(PYTHON, os.X_OK):
-        return ["python3"] + list(LIBRARIES)
-    rc, out, _err = module.run_command([PYTHON, "-I", "-c", LOOK_FOR], handle_exceptions=False)
-    return out.split() if rc == 0 else list(LIBRARIES)
 
 
 def host(module: AnsibleModule) -> Dict[str, Any]:
@@ -236,7 +225,7 @@ def host(module: AnsibleModule) -> Dict[str, Any]:
         "platform": ansible_glue.platform(),
         "systemd": os.path.isdir("/run/systemd/system"),
         "root": os.geteuid() == 0,
-        "missing": missing(module) if module.params["requirements"] else None,
+        "missing": running.missing(module.run_command) if module.params["requirements"] else None,
     }
 
 

@@ -193,21 +193,28 @@ def by_digest(
     wanted = {"linux-%s" % arch: str(value).lower() for arch, value in digests.items()}
     place = location.rstrip("/")
     if not is_url(place) and os.path.exists(os.path.join(place, MANIFEST)):
-        release = read(place, product=product, version=version)
-        info = describe(release, url)
-        for platform, sha256 in wanted.items():
-            entry = info["target"]["artifacts"].get(platform) or {"sha256": "none"}
-            if entry["sha256"] != sha256:
-                raise refuse(
-                    codes.DIGEST_MISMATCH, "%s: %s has SHA-256 %s, not %s" % (place, platform, entry["sha256"], sha256)
-                )
-        info["target"]["artifacts"] = {
-            name: entry for name, entry in info["target"]["artifacts"].items() if name in wanted
-        }
-        return info
+        return _compared(place, wanted, describe(read(place, product=product, version=version), url))
     if not version:
         raise refuse(codes.NOT_A_RELEASE, "%s has no %s that could be read, so give the version" % (location, MANIFEST))
     base = (url or (place if is_url(place) else "")).rstrip("/")
+    return _unread(product, version, wanted, base, None if is_url(place) else os.path.abspath(place))
+
+
+def _compared(place: str, wanted: Dict[str, str], info: Dict[str, Any]) -> Dict[str, Any]:
+    """What is known of a release with a manifest, whose digests must be the ones given."""
+    found = info["target"]["artifacts"]
+    for platform, sha256 in wanted.items():
+        entry = found.get(platform) or {"sha256": "none"}
+        if entry["sha256"] != sha256:
+            raise refuse(
+                codes.DIGEST_MISMATCH, "%s: %s has SHA-256 %s, not %s" % (place, platform, entry["sha256"], sha256)
+            )
+    info["target"]["artifacts"] = {name: entry for name, entry in found.items() if name in wanted}
+    return info
+
+
+def _unread(product: str, version: str, wanted: Dict[str, str], base: str, directory: Optional[str]) -> Dict[str, Any]:
+    """What is known of a release without a manifest: the digests that were given."""
     entries = {
         platform: _nameless(targets.artifact_name(product, version, platform), sha256, base)
         for platform, sha256 in wanted.items()
@@ -224,7 +231,7 @@ def by_digest(
             "sequence": None,
             "manifest": "",
             "artifacts": entries,
-            "directory": None if is_url(place) else os.path.abspath(place),
+            "directory": directory,
         },
     }
 
