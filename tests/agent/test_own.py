@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 import pytest
+
 from slotcore import config
 from slotward import build_info, own
 

@@ -371,16 +371,16 @@ def test_P1_a_copy_is_synced_before_it_is_closed(
         calls.append("%o" % bits)
         real_mode(descriptor, bits)
 
-    monkeypatch.setattr(staging.os, "close", close)
-    monkeypatch.setattr(staging.os, "fsync", sync)
-    monkeypatch.setattr(staging.os, "fchmod", change)
+    monkeypatch.setattr(os, "close", close)
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "fchmod", change)
     staging.copy_verified(source, str(tmp_path / "slot"), len(CONTENT), SHA256)
     assert calls[calls.index("755") :][:3] == ["755", "fsync", "close"]
 
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(staging.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         staging.copy_verified(source, str(tmp_path / "slot"), len(CONTENT), SHA256)
     assert not (tmp_path / "slot").exists()
@@ -491,6 +491,12 @@ def test_nothing_at_the_entrypoint(entrypoint: pathlib.Path) -> None:
         assert "there is nothing at the entrypoint %s" % entrypoint in refusal.text
 
 
+def fifo_instead(path: pathlib.Path) -> None:
+    """Put a FIFO in a file's place."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
@@ -498,7 +504,7 @@ def test_nothing_at_the_entrypoint(entrypoint: pathlib.Path) -> None:
         (lambda path: path.chmod(0o757), "may be written by others (mode 0757)"),
         (lambda path: os.link(path, path.parent / "other"), "has 2 links, not one"),
         (lambda path: (path.unlink(), path.mkdir()), "is a directory, not a plain file"),
-        (lambda path: (path.unlink(), os.mkfifo(path)), "is a FIFO, not a plain file"),
+        (fifo_instead, "is a FIFO, not a plain file"),
         (lambda path: path.parent.chmod(0o775), "lies in {parent}, which others may write (mode 0775)"),
         (lambda path: path.parent.parent.chmod(0o757), "lies in {above}, which others may write (mode 0757)"),
     ],

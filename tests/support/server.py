@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import http.server
 import ipaddress
 import pathlib
@@ -27,7 +27,7 @@ def make_authority(directory: pathlib.Path, addresses: list[str]) -> Authority:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = dt.datetime.now(dt.timezone.utc)
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "e2e authority")])
     usage = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False)
@@ -36,7 +36,7 @@ def make_authority(directory: pathlib.Path, addresses: list[str]) -> Authority:
     def builder(subject: x509.Name, public: ec.EllipticCurvePublicKey, is_ca: bool) -> x509.CertificateBuilder:
         made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
         made = made.serial_number(x509.random_serial_number())
-        made = made.not_valid_before(now - datetime.timedelta(days=1)).not_valid_after(now + datetime.timedelta(days=2))
+        made = made.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=2))
         made = made.add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
         made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         made = made.add_extension(
@@ -116,7 +116,7 @@ class FileServer:
                 else:
                     self.wfile.write(data)
 
-            def log_message(self, format: str, *args: object) -> None:
+            def log_message(self, *_words: object) -> None:
                 return
 
         return Handler

@@ -180,7 +180,6 @@ def _session(transport: Transport) -> requests.Session:
 
     session = requests.Session()
     session.trust_env = False  # REQUESTS_CA_BUNDLE would win over verify, and proxies would be taken from outside
-    session.verify = transport.ca_file or True
     if transport.proxy:
         session.proxies = {"http": transport.proxy, "https": transport.proxy}
     session.headers.update({"User-Agent": "slotward/%s" % build_info.VERSION, "Accept": "*/*"})
@@ -195,7 +194,7 @@ def _get(session: requests.Session, url: str, headers: Dict[str, str], transport
     timeouts = (transport.connect_timeout_s, transport.idle_timeout_s)
     adapter = session.get_adapter(url)
     response: requests.Response = adapter.send(
-        request, stream=True, timeout=timeouts, verify=session.verify, proxies=session.proxies
+        request, stream=True, timeout=timeouts, verify=transport.ca_file or True, proxies=session.proxies
     )
     return response
 
