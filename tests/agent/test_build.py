@@ -218,7 +218,7 @@ def test_late_imports_come_from_the_file_that_was_started(
         beside = tmp_path / "beside"
         beside.symlink_to(new)
         beside.rename(link)
-        out, _ = process.communicate("go\n", timeout=60)
+        out, _errors = process.communicate("go\n", timeout=60)
     assert out == "old\n"
 
 

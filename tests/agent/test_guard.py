@@ -291,7 +291,7 @@ def test_a_restart_that_left_the_unit_down_is_tried_three_times(tree: Tree) -> N
         "ExecMainExitTimestampMonotonic": "950900000",
     }
     tree.unit(**failed)
-    for _ in range(3):
+    for _time in range(3):
         tree.run("tick")
     assert tree.calls() == RESTART * 3
     tree.forget_calls()
@@ -329,7 +329,7 @@ def test_a_start_though_systemd_does_not_answer_goes_on(tree: Tree) -> None:
     """A start that cannot be judged is no crash; the deadline still stands."""
     (tree.systemd / "fail-show").write_text("1", encoding="ascii")
     tree.swap()
-    for _ in range(6):
+    for _time in range(6):
         tree.run("start")
     tree.goes_on()
     assert len(tree.log()) == 6
@@ -422,7 +422,7 @@ def test_how_long_a_start_takes(tree: Tree, capsys: pytest.CaptureFixture[str]) 
         if swapped:
             tree.swap()
         began = time.perf_counter()
-        for _ in range(20):
+        for _time in range(20):
             tree.run("start")
         figures.append((time.perf_counter() - began) * 50)
     with capsys.disabled():

@@ -83,7 +83,7 @@ def one_round(tree: Tree, mode: str, pause: float, act: Act) -> bool:
 def spread(seed: int, rounds: int, longest: float) -> List[float]:
     """Pauses that cover the guard's whole run."""
     source = random.Random(seed)  # noqa: S311 - a spread of pauses, no secret
-    return [source.uniform(0, longest) for _ in range(rounds)]
+    return [source.uniform(0, longest) for _time in range(rounds)]
 
 
 @pytest.mark.slow

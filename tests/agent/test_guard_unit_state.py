@@ -116,7 +116,7 @@ def test_an_exit_of_its_own_is_counted(tree: Tree, shown: Dict[str, str]) -> Non
 def test_w3_a_stop_that_systemd_was_asked_for_is_not_counted(tree: Tree, shown: Dict[str, str]) -> None:
     """W3: an operator's restarts count for nothing, twelve of them or more, however the daemon answers a stop."""
     tree.unit(**shown)
-    for _ in range(12):
+    for _time in range(12):
         tree.run("start")
     tree.goes_on()
     assert [line.split()[0] for line in tree.log()] == ["start"] * 13
@@ -125,7 +125,7 @@ def test_w3_a_stop_that_systemd_was_asked_for_is_not_counted(tree: Tree, shown: 
 def test_one_crash_is_counted_once(tree: Tree) -> None:
     """Starts of the guard alone do not add up."""
     tree.unit(**crash(1))
-    for _ in range(6):
+    for _time in range(6):
         tree.run("start")
     tree.goes_on()
     assert sum(line.startswith("crash") for line in tree.log()) == 1

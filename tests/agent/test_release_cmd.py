@@ -74,6 +74,7 @@ class Bench:
             text=True,
             timeout=120,
             preexec_fn=preexec,
+            check=False,
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -701,7 +702,9 @@ def test_a_reader_that_leaves_early_is_no_error(bench: Bench) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [*PROGRAM, "release", "sign", "--manifest", str(bench.manifest), "--key", "k0.pem", "--yes"]
-    child = subprocess.run(command, cwd=bench.top, env=environment, stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    child = subprocess.run(
+        command, cwd=bench.top, env=environment, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+    )
     os.close(writer)
     assert (child.returncode, bench.signers()) == (0, [0])
     assert b"Traceback" not in child.stderr
@@ -716,7 +719,9 @@ def test_without_the_library_the_command_says_what_to_install(bench: Bench) -> N
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", program, "release", *arguments]
-        return subprocess.run(command, cwd=bench.top, env=environment, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            command, cwd=bench.top, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
 
     assert run(*bench.build_arguments()).returncode == 0
     child = run("keygen", "--output", "new.pem", "--json")

@@ -131,7 +131,7 @@ def test_the_timer_ticks_only_while_there_is_a_trial() -> None:
 def test_w5_the_guard_s_units_stand_alone(kind: str) -> None:
     """W5, I6: a unit of its own, clean environment, short timeout, no start limit, no file of the product's side."""
     found = keys(by_path(units.render(DEMO, 252))[f"/etc/systemd/system/slotward-{kind}@.service"].text)
-    names = [key for key, _ in found]
+    names = [key for key, _value in found]
     assert dict(found)["StartLimitIntervalSec"] == "0"
     assert dict(found)["Type"] == "oneshot"
     assert dict(found)["TimeoutStartSec"] in {"12s", "20s"}

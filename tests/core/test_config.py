@@ -185,10 +185,10 @@ PROBLEMS: List[Tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), PROBLEMS, ids=[ascii(text)[:40] for text, _ in PROBLEMS])
+@pytest.mark.parametrize(("text", "message"), PROBLEMS, ids=[ascii(text)[:40] for text, _message in PROBLEMS])
 def test_a_problem_is_named_and_check_refuses_it(text: str, message: str) -> None:
     """Every problem names file, line and key, both values, and is one problem only."""
-    _, problems = config.load(text, "f")
+    _config, problems = config.load(text, "f")
     assert len(problems) == 1
     assert problems[0].startswith(message)
     with pytest.raises(codes.BadConfig) as caught:
@@ -209,13 +209,13 @@ def test_i8_a_file_with_problems_still_configures_the_daemon() -> None:
 def test_a_value_at_fault_is_not_blamed_twice() -> None:
     """A comparison with a value that is wrong by itself is not reported as well."""
     text = '[update]\nrelease_pins = "x"\nrelease_threshold = 2\ntrial_length_s = 1\nsettle_s = 130\n'
-    _, problems = config.load(text, "f")
+    _config, problems = config.load(text, "f")
     assert [problem.split(": ")[1] for problem in problems] == ["[update] release_pins", "[update] trial_length_s"]
 
 
 def test_a_proxy_password_is_never_shown() -> None:
     """The message for a bad proxy does not repeat it."""
-    _, problems = config.load('[update]\nproxy = "ftp://user:secret@host"', "f")
+    _config, problems = config.load('[update]\nproxy = "ftp://user:secret@host"', "f")
     assert problems
     assert "secret" not in problems[0]
 
@@ -256,7 +256,7 @@ def test_what_is_a_pin_here_is_one_where_signatures_are_checked(text: str) -> No
 @given(st.binary(max_size=200))
 def test_i8_load_never_raises(raw: bytes) -> None:
     """I8: whatever the file holds, the daemon gets a configuration."""
-    loaded, _ = config.load(raw, "f")
+    loaded, _problems = config.load(raw, "f")
     assert isinstance(loaded, config.Config)
 
 
@@ -274,7 +274,7 @@ def test_what_load_answers_is_within_the_bounds(given_values: Dict[str, object])
     for key in config.KEYS:
         if key.name in given_values:
             wanted.setdefault(key.section, {})[key.name] = given_values[key.name]
-    loaded, _ = config.load(toml_edit.render(wanted), "f")  # type: ignore[arg-type]
+    loaded, _problems = config.load(toml_edit.render(wanted), "f")  # type: ignore[arg-type]
     for key in config.KEYS:
         value = getattr(loaded, key.name)
         if key.kind is config_keys.Kind.INTEGER:

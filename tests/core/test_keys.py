@@ -39,7 +39,7 @@ def der_to_p1363(der: bytes) -> bytes:
     assert der[0] == 0x30
     assert der[1] == len(der) - 2
     found, rest = b"", der[2:]
-    for _ in range(2):
+    for _time in range(2):
         assert rest[0] == 2
         number, rest = rest[2 : 2 + rest[1]], rest[2 + rest[1] :]
         found += int.from_bytes(number, "big").to_bytes(32, "big")
@@ -318,7 +318,9 @@ for call in (lambda: keys.generate("EdDSA"), lambda: keys.verify("EdDSA", spki, 
         print(error)
 """
     environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
-    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert run.stderr == ""
     assert len(run.stdout.splitlines()) == 3
     for line in run.stdout.splitlines():
@@ -353,7 +355,7 @@ def loaded_by(program: str) -> Set[str]:
     tail = 'import sys; print(*(name for name in sys.modules if name.startswith("cryptography")))'
     environment = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
     command = [sys.executable, "-c", program + tail]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert run.stderr == ""
     return set(run.stdout.split())
 

@@ -144,7 +144,7 @@ REFUSED: List[Tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[ascii(text)[:30] for text, _ in REFUSED])
+@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[ascii(text)[:30] for text, _message in REFUSED])
 def test_everything_else_is_an_error_with_its_place(text: str, message: str) -> None:
     """The message names file, line, column, key and what was expected."""
     with pytest.raises(codes.BadConfig) as caught:
@@ -185,7 +185,7 @@ def test_scan_keeps_the_first_of_two() -> None:
 
 def test_scan_of_garbage_is_short() -> None:
     """A file of something else gives a bounded list of problems."""
-    _, problems = toml.scan("!\n" * 1000, "f")
+    _document, problems = toml.scan("!\n" * 1000, "f")
     assert len(problems) == 17
     assert problems[-1] == "f: 984 more problems"
 

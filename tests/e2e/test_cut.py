@@ -67,7 +67,7 @@ def whole(node: nodes.Node, in_use: bool = True) -> None:
         return
     current, good = os.readlink(slots / "current"), os.readlink(slots / "good")
     records = json.loads((slots / "slots.json").read_text(encoding="ascii"))["slots"]
-    for slot in {current, good}:
+    for slot in sorted({current, good}):
         assert hashlib.sha256((slots / slot).read_bytes()).hexdigest() == records[slot]["sha256"]
         assert os.access(slots / slot, os.X_OK)
     json.loads((slots / "update.json").read_text(encoding="ascii"))

@@ -121,7 +121,7 @@ class Node:
     def _spawn(self, argv: List[str]) -> None:
         try:
             pid = os.posix_spawnp(argv[0], argv, dict(os.environ))
-            _, status = os.waitpid(pid, 0)
+            _pid, status = os.waitpid(pid, 0)
         except OSError as error:
             log(WARNING, f"cannot run {argv[0]}: {error.strerror}")
             return

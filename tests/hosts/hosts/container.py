@@ -36,8 +36,8 @@ def parse_cgroup_mounts(text: str) -> dict[str, str]:
     """The mount points of a mountinfo text that can hold a container's group: 'unified' and perhaps 'legacy'."""
     found: dict[str, str] = {}
     for line in text.splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(maxsplit=2)
+        before, _dash, after = line.partition(" - ")
+        kind, _source, options = after.split(maxsplit=2)
         if kind == "cgroup2":
             found.setdefault("unified", before.split()[4])
         elif kind == "cgroup" and "name=systemd" in options.split(","):
@@ -130,7 +130,7 @@ def _empty(group: pathlib.Path, timeout_s: float = 30) -> None:
                 members = [int(pid) for pid in procs.read_text(encoding="ascii").split()]
                 for member in process.identify_all(pid for pid in members if pid > 0):
                     process.kill(member)
-        for directory, _, _ in os.walk(group, topdown=False):
+        for directory, _directories, _files in os.walk(group, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
         if time.monotonic() >= deadline:

@@ -93,7 +93,7 @@ def children(pid: int) -> list[int]:
             stat = read_stat(int(entry))
             if stat is not None and stat.parent == pid and stat.state != "Z":
                 found.append((stat.start, int(entry)))
-    return [child for _, child in sorted(found)]
+    return [child for _at, child in sorted(found)]
 
 
 def inner_pid(pid: int) -> int | None:

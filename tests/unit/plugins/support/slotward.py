@@ -32,7 +32,7 @@ def main() -> int:
         with open(answers_path, "w") as file:
             json.dump(answers, file)
     for action in actions:
-        name, _, value = action.partition(":")
+        name, _colon, value = action.partition(":")
         if name == "cut":
             with open(os.path.join(HERE, "cut"), "w") as file:
                 file.write(str(time.time() + float(value)))
