@@ -75,6 +75,7 @@ docs: setup-collection ## antsibull-docs' checks of the modules', the plugins' a
 	@tools/docs
 
 agent: setup ## build the agent: make agent VERSION=1.1.0 SEQUENCE=2
+	@test "$(origin VERSION)" = "$(origin SEQUENCE)" || { echo "make agent: give VERSION and SEQUENCE together, as in make agent VERSION=1.1.0 SEQUENCE=2" >&2; exit 1; }
 	@$(PYTHON) agent/build.py --version $(VERSION) --sequence $(SEQUENCE)
 
 clean: ## remove everything that make made in this checkout

@@ -65,7 +65,8 @@ def _read(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(manifest.MAX_PUBLISHED + 1)
     except OSError as error:
-        raise refuse(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from error
+        hint = "a release is the directory <base>/<product>/<version> that holds %s" % MANIFEST
+        raise refuse(codes.CANNOT_READ, "%s cannot be read: %s; %s" % (path, error.strerror, hint)) from error
 
 
 def _check(published: bytes, pins: Sequence[str], threshold: int) -> signatures.VerifiedManifest:

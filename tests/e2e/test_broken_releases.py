@@ -51,6 +51,7 @@ def test_a_look_refuses_it_before_the_switch(
     state = node.update()
     assert [(entry["version"], entry["code"]) for entry in state["failed"]] == [(bad.version, kind.code)]
     assert (state["trial"], node.link("current"), node.link("good")) == (None, "a", "a")
+    assert answer.json["retry"] == f"slotward update --clear-failed {bad.version}"
     again = node.begin(bad)
     assert (again.exit, again.code) == (3, "failed-before"), again
     assert again.message == f"slotward {bad.version} did not start; running 1.0.0 ({answer.message})"

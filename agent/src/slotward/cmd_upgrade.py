@@ -24,21 +24,31 @@ if TYPE_CHECKING:
 _ID = re.compile(r"[0-9a-f]{16}")
 WAIT_POLL_S = 0.5
 AFTER_DEADLINE_S = 60
+CLEARABLE = (*manager.REMEMBERED, codes.FAILED_BEFORE)
+"""Refusals of a version that is remembered as failed: an operator may allow it again."""
 
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Dispatch to prepare or upgrade."""
     if os.geteuid() != 0:
         raise effects.refused(codes.NOT_ROOT, f"{args.command} reads root's configuration and records: run it as root")
-    if args.command == "prepare":
-        setup = own.load(args.config)
-        prepared = prepare.prepare(setup, prepare.read_target(args.target), _consent(args), args.src)
+    if args.command == "upgrade":
+        if args.id is not None and _ID.fullmatch(args.id) is None:
+            raise effects.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
+        if not args.here and not args.stage_only:
+            return _in_own_unit(args)
+    setup, target = own.load(args.config), prepare.read_target(args.target)
+    try:
+        if args.command == "upgrade":
+            return upgrade(setup, target, args)
+        prepared = prepare.prepare(setup, target, _consent(args), args.src)
         return answers.Answer(answers.DONE, shown(setup, prepared, would=True), said(setup, prepared))
-    if args.id is not None and _ID.fullmatch(args.id) is None:
-        raise effects.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
-    if not args.here and not args.stage_only:
-        return _in_own_unit(args)
-    return upgrade(own.load(args.config), args)
+    except codes.Refused as error:
+        if error.code not in CLEARABLE:
+            raise
+        refused, retry = answers.of_error(setup.product.name, error), cmd_trial.retry_command(target.version)
+        refused.json["retry"] = retry
+        return refused._replace(lines=[*refused.lines, f"to allow it again: {retry}"])
 
 
 def _consent(args: argparse.Namespace) -> prepare.Consent:
@@ -110,13 +120,12 @@ def said(setup: own.Setup, prepared: prepare.Prepared) -> List[str]:
     return lines
 
 
-def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
+def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -> answers.Answer:
     """Prepare, stage, and begin the trial; with the default flags also wait for its end."""
     product = setup.product
     if args.no_smoke:
         product = product._replace(smoke_argv=())
         setup = setup._replace(product=product)
-    target = prepare.read_target(args.target)
     if not os.path.isdir(product.slots_dir):
         raise effects.refused(codes.GUARD_NOT_INSTALLED, f"there is no {product.slots_dir}: run `slotward setup` first")
     with lock.held(product, f"upgrade to {target.version}"):

@@ -51,7 +51,7 @@ def smoke_test(product: products.Product, path: str, version: str) -> None:
         [path, *product.smoke_argv], properties=properties, timeout_s=SMOKE_TIMEOUT_S, what=f"smoke-{product.name}"
     )
     said = answer.output.strip()
-    command = " ".join((os.path.basename(path), *product.smoke_argv))
+    command = " ".join((path, *product.smoke_argv))
     if answer.code != 0:
         raise refused(
             codes.SMOKE_TEST_FAILED,

@@ -28,7 +28,10 @@ class Setup(NamedTuple):
 def read_config(path: str) -> Tuple[configs.Config, Tuple[str, ...]]:
     """The configuration to run with, and why updates are refused, if they are. Never raises for what it reads."""
     try:
-        return configs.load(host.read_bytes(path), path)
+        text = host.read_bytes(path)
+        if text is None and path != CONFIG:
+            return configs.unreadable(path, "there is no such file")  # somebody named it, so somebody meant it
+        return configs.load(text, path)
     except OSError as error:
         return configs.unreadable(path, error.strerror or str(error))
 

@@ -18,6 +18,7 @@ class Fleet:
         self.stage = stage
         self.say = say
         self.variables = {"target": "all", "upgrade_release": directory, "upgrade_serial": [1, 2, 1]}
+        self.variables["upgrade_url"] = "https://releases.invalid/slotward/1.1.0"
         staged = say.answer("staged", changed=True, from_="1.0.0", to="1.1.0")
         trial = say.answer("trial", "not-confirmed", trial=say.trial(5), changed=True, from_="1.0.0", to="1.1.0")
         done = say.answer("confirmed", changed=True, from_="1.0.0", to="1.1.0", floor=2)
@@ -141,6 +142,25 @@ def test_one_batch_by_default_is_one_host_first(fleet: Fleet) -> None:
     fleet.tell("h1", upgrade=[[3, fleet.say.answer("refused", "no-pins", message="no release keys are pinned")]])
     assert fleet.play().rc != 0
     assert fleet.calls() == {"h1": ["upgrade"], "h2": [], "h3": [], "h4": []}
+
+
+@pytest.mark.parametrize("options", [(), ("--check",)])
+def test_a_directory_that_no_host_can_fetch_from_is_refused_before_any_host(fleet: Fleet, options: Any) -> None:
+    """Neither pushed nor with an address: the run ends at once, with both ways out, in check mode too."""
+    del fleet.variables["upgrade_url"]
+    played = fleet.play(*options)
+    assert played.rc != 0
+    assert "upgrade_push=true" in played.out
+    assert "upgrade_url" in played.out
+    assert fleet.calls() == {name: [] for name in NAMES}
+
+
+def test_a_release_that_is_not_named_is_asked_for(fleet: Fleet) -> None:
+    """The error names the variable and what goes into it."""
+    del fleet.variables["upgrade_release"]
+    played = fleet.play()
+    assert played.rc != 0
+    assert "upgrade_release is not set" in played.out
 
 
 def test_status_shows_hosts_that_cannot_be_asked(fleet: Fleet) -> None:
