@@ -19,6 +19,8 @@ from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import cod
 
 PRODUCT = "slotward"
 EXECUTABLE = "/usr/local/bin/slotward"
+ANSWER_BOUND_S = 60
+TIMED_OUT = (124, 137)  # what coreutils' timeout ends with
 CONFIG = "/etc/slotward/config.toml"
 
 NODE_OPTIONS: Dict[str, Dict[str, Any]] = {
@@ -110,11 +112,16 @@ def installed(params: Dict[str, Any]) -> bool:
 
 
 def ask(module: AnsibleModule, words: Sequence[str], stdin: Optional[str] = None) -> Answer:
-    """Run the agent once and return what it answers."""
+    """Run the agent once and return what it answers; a program that never answers (a release on trial?) is ended."""
     line = command(module.params, words)
     if not installed(module.params):
         return not_installed(line[0])
-    rc, out, err = module.run_command(line, data=stdin, handle_exceptions=False)
+    bound_s = ANSWER_BOUND_S + int(module.params.get("wait_s") or 0)
+    bounded = ["timeout", "--kill-after=5", str(bound_s)] + line
+    rc, out, err = module.run_command(bounded, data=stdin, handle_exceptions=False)
+    if rc in TIMED_OUT and not out.strip():
+        text = "%s gave no answer within %d s: what is installed there hangs; if it is a release on trial, the host goes back by itself"
+        return broken(codes.BAD_ANSWER, text % (" ".join(line), bound_s))
     return parse(rc, out, err, line)
 
 

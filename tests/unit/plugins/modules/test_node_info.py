@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import pathlib
 import socket
 import threading
+import time
 from typing import Any, Dict, Iterator
 
 import pytest
@@ -90,6 +92,20 @@ def test_nothing_installed(tmp_path: pathlib.Path, run_module: Any) -> None:
     assert (node["installed"], node["state"], node["code"], node["version"]) == (False, "absent", "not-installed", None)
     assert (node["failed_versions"], node["config_problems"], node["pending"]) == ([], [], False)
     assert node["health"]["ok"] is False
+
+
+def test_a_program_that_never_answers_is_ended(
+    agent: Any, run_module: Any, monkeypatch: pytest.MonkeyPatch, status: pathlib.Path
+) -> None:
+    """What is at the entrypoint may be a release on trial that hangs: the task ends and says so."""
+    glue = importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue")
+    monkeypatch.setattr(glue, "ANSWER_BOUND_S", 1)
+    pathlib.Path(agent.path).write_text("#!/bin/sh\nexec sleep 300\n")
+    began = time.monotonic()
+    node = run_module("node_info", executable=agent.path, config=str(status))
+    assert time.monotonic() - began < 30
+    assert (node["code"], node["installed"], node["health"]["ok"]) == ("bad-answer", False, False)
+    assert "gave no answer within 1 s" in node["reason"]
 
 
 def test_the_failed_versions_do_not_make_the_task_fail(
