@@ -6,6 +6,7 @@ A test build stops for ever at one point; then the host is cut (its processes di
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ from support import node as nodes
 
 # those that every run tries: before and after each rename that decides something
 QUICK = {"swap.13.Rename", "swap.14.SyncDir", "confirm.1.SyncDir", "go-back.4.Rename"}
+YESTERDAY = dt.datetime.now(dt.timezone.utc) - dt.timedelta(days=1)
 SWITCHED = faults.number_of(next(point for point in faults.swap_points() if point.endswith("Restart"))) - 1
 
 
@@ -33,8 +35,11 @@ def stoppable(shop: releases.Workshop) -> releases.Workshop:
 
 
 def build(shop: releases.Workshop, version: str, sequence: int) -> releases.Release:
-    """A good release that stops where it is told."""
-    return shop.release(version, sequence, extra=faults.overlay(shop.directory / "overlays" / "faults"))
+    """A good release that stops where it is told; a higher version was issued later, so that staging notes its time."""
+    _major, minor, patch = map(int, version.split("."))
+    issued = YESTERDAY + dt.timedelta(minutes=minor * 10 + patch)
+    more = ("--issued-at", issued.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return shop.release(version, sequence, extra=faults.overlay(shop.directory / "overlays" / "faults"), more=more)
 
 
 @pytest.fixture
