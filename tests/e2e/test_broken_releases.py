@@ -39,7 +39,7 @@ def seconds_to_go_back(node: nodes.Node) -> float:
     return max(at for at, what in seen if what == STARTED) - began
 
 
-@pytest.mark.parametrize("kind", kinds([k for k in broken.KINDS if k.by == "look"], {"exit1", "noise"}))
+@pytest.mark.parametrize("kind", kinds([k for k in broken.KINDS if k.by == "look"], {"noise"}))
 def test_a_look_refuses_it_before_the_switch(
     node: nodes.Node, shop: releases.Workshop, kind: broken.Broken, v110: releases.Release
 ) -> None:
