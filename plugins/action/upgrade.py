@@ -63,7 +63,7 @@ class ActionModule(remote.RemoteAction):
         target: Dict[str, Any] = dict(args["target"])
         if args["version"] and target["version"] != args["version"]:
             text = "the target is %s %s, not %s" % (target["product"], target["version"], args["version"])
-            raise releases.refuse(codes.WRONG_VERSION, text)
+            raise codes.refused(codes.WRONG_VERSION, text)
         return flow.from_url(target, args["url"]) if args["url"] else target
 
     def _upgrade(self, platform: str) -> Dict[str, Any]:

@@ -26,11 +26,6 @@ LARGEST = 512 << 20
 TIMEOUT_S = 30
 
 
-def refused(code: str, text: str) -> codes.Refused:
-    """A refusal, to be raised."""
-    return codes.Refused(codes.Refusal(code, text))
-
-
 def is_ours(executable: str) -> bool:
     """True when the agent's path is a link to a program, as an installation leaves it."""
     return os.path.islink(executable) and os.path.isfile(executable)
@@ -44,7 +39,7 @@ def keep(pieces: Iterator[bytes], path: str, sha256: str, name: str) -> None:
             digest.update(piece)
             file.write(piece)
     if digest.hexdigest() != sha256.lower():
-        raise refused(codes.DIGEST_MISMATCH, "%s has SHA-256 %s, not %s" % (name, digest.hexdigest(), sha256))
+        raise codes.refused(codes.DIGEST_MISMATCH, "%s has SHA-256 %s, not %s" % (name, digest.hexdigest(), sha256))
 
 
 def read(path: str) -> Iterator[bytes]:
@@ -53,13 +48,13 @@ def read(path: str) -> Iterator[bytes]:
         with open(path, "rb") as file:
             yield from iter(lambda: file.read(BLOCK), b"")
     except OSError as error:
-        raise refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
+        raise codes.refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
 
 
 def download(url: str, artifact: Dict[str, Any], params: Dict[str, Any]) -> Iterator[bytes]:
     """A program's pieces; raises Refused for what can never work and Retryable for what may later."""
     if not url.startswith("https://") and not (params["allow_http"] and url.startswith("http://")):
-        raise refused(codes.BAD_URL, "%s is not https; set allow_http for a test" % url)
+        raise codes.refused(codes.BAD_URL, "%s is not https; set allow_http for a test" % url)
     if params["proxy"]:
         os.environ["https_proxy"] = os.environ["http_proxy"] = params["proxy"]
     most = artifact.get("size") or LARGEST
@@ -67,11 +62,11 @@ def download(url: str, artifact: Dict[str, Any], params: Dict[str, Any]) -> Iter
     try:
         with open_url(url, timeout=TIMEOUT_S, ca_path=params["ca_file"], http_agent="slotward-fleet") as answer:
             if answer.geturl().startswith("http://") and not params["allow_http"]:
-                raise refused(codes.BAD_URL, "%s leads to %s, which is not https" % (url, answer.geturl()))
+                raise codes.refused(codes.BAD_URL, "%s leads to %s, which is not https" % (url, answer.geturl()))
             for block in iter(lambda: answer.read(BLOCK), b""):
                 size += len(block)
                 if size > most:
-                    raise refused(codes.SIZE_MISMATCH, "%s has more than %d bytes" % (url, most))
+                    raise codes.refused(codes.SIZE_MISMATCH, "%s has more than %d bytes" % (url, most))
                 yield block
     except OSError as error:  # HTTP errors, timeouts and TLS failures are OSErrors too
         if isinstance(error, urllib.error.HTTPError):

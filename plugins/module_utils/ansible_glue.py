@@ -196,7 +196,7 @@ def artifact_for(target: Dict[str, Any], here: str) -> Dict[str, Any]:
     if artifact is None:
         has = ", ".join(sorted(target["artifacts"])) or "none"
         text = "%s %s has no artifact for %s; it has %s" % (target["product"], target["version"], here, has)
-        raise codes.Refused(codes.Refusal(codes.NO_ARTIFACT, text))
+        raise codes.refused(codes.NO_ARTIFACT, text)
     return artifact
 
 

@@ -43,17 +43,13 @@ class Plan(NamedTuple):
         return self.before != self.published or bool(self.copies)
 
 
-def _refused(code: str, text: str) -> codes.Refused:
-    return codes.Refused(codes.Refusal(code, text))
-
-
 def chunks(path: str) -> Iterator[bytes]:
     """A file in pieces; raises Refused when it cannot be read."""
     try:
         with open(path, "rb") as file:
             yield from iter(lambda: file.read(CHUNK), b"")
     except OSError as error:
-        raise _refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
+        raise codes.refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
 
 
 def _key(path: str, passphrase: Optional[str], private: bool) -> Any:
@@ -63,9 +59,9 @@ def _key(path: str, passphrase: Optional[str], private: bool) -> Any:
     try:
         return load(pem, secret if b"ENCRYPTED" in pem else None)
     except keys.BadKey as error:
-        raise _refused(codes.BAD_KEY, "%s: %s" % (path, error)) from None
+        raise codes.refused(codes.BAD_KEY, "%s: %s" % (path, error)) from None
     except keys.Unavailable as error:
-        raise _refused(codes.NO_CRYPTOGRAPHY, str(error)) from None
+        raise codes.refused(codes.NO_CRYPTOGRAPHY, str(error)) from None
 
 
 def _split(spec: str) -> Tuple[str, Optional[str]]:
@@ -84,7 +80,7 @@ def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
             text = (
                 "%s does not say for which platform it is: name it <product>_<version>_<os>_<arch> or give FILE:os-arch"
             )
-            raise _refused(codes.BAD_RELEASE, text % path)
+            raise codes.refused(codes.BAD_RELEASE, text % path)
         sha256, size = release.measure(chunks(path))
         found.append((path, release.artifact(params["product"], params["version"], platform, sha256, size)))
     return found
@@ -129,7 +125,7 @@ def _to_copy(directory: str, artifacts: List[Tuple[str, manifest.Artifact]]) -> 
         if not os.path.lexists(there):
             yield source, entry
         elif release.measure(chunks(there)) != (entry.sha256, entry.size):
-            raise _refused(codes.ALREADY_EXISTS, "%s is there with other contents and is not overwritten" % there)
+            raise codes.refused(codes.ALREADY_EXISTS, "%s is there with other contents and is not overwritten" % there)
 
 
 def write(planned: Plan) -> None:
@@ -141,7 +137,7 @@ def write(planned: Plan) -> None:
         if planned.before != planned.published:
             _place(planned.manifest_path, iter((planned.published,)))
     except OSError as error:
-        raise _refused(codes.CANNOT_WRITE, "%s cannot be written: %s" % (planned.directory, error)) from None
+        raise codes.refused(codes.CANNOT_WRITE, "%s cannot be written: %s" % (planned.directory, error)) from None
 
 
 def _same(source: str, entry: manifest.Artifact) -> Iterator[bytes]:
@@ -152,7 +148,7 @@ def _same(source: str, entry: manifest.Artifact) -> Iterator[bytes]:
         size += len(piece)
         yield piece
     if (digest.hexdigest(), size) != (entry.sha256, entry.size):
-        raise _refused(codes.DIGEST_MISMATCH, "%s changed while it was read; run again" % source)
+        raise codes.refused(codes.DIGEST_MISMATCH, "%s changed while it was read; run again" % source)
 
 
 def _place(path: str, pieces: Iterator[bytes]) -> None:

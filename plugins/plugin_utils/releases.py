@@ -42,14 +42,9 @@ def is_url(location: str) -> bool:
     return location.startswith(("https://", "http://"))
 
 
-def refuse(code: str, text: str) -> codes.Refused:
-    """A refusal, to be raised."""
-    return codes.Refused(codes.Refusal(code, text))
-
-
 def _fetch(url: str, allow_http: bool, ca_file: Optional[str]) -> bytes:
     if url.startswith("http://") and not allow_http:
-        raise refuse(codes.BAD_URL, "%s is not https; set allow_http for a test" % url)
+        raise codes.refused(codes.BAD_URL, "%s is not https; set allow_http for a test" % url)
     try:
         with open_url(url, timeout=TIMEOUT_S, ca_path=ca_file, http_agent="slotward-fleet") as answer:
             data: bytes = answer.read(manifest.MAX_PUBLISHED + 1)
@@ -66,7 +61,7 @@ def _read(path: str) -> bytes:
             return file.read(manifest.MAX_PUBLISHED + 1)
     except OSError as error:
         hint = "a release is the directory <base>/<product>/<version> that holds %s" % MANIFEST
-        raise refuse(codes.CANNOT_READ, "%s cannot be read: %s; %s" % (path, error.strerror, hint)) from error
+        raise codes.refused(codes.CANNOT_READ, "%s cannot be read: %s; %s" % (path, error.strerror, hint)) from error
 
 
 def _check(published: bytes, pins: Sequence[str], threshold: int) -> signatures.VerifiedManifest:
@@ -74,9 +69,9 @@ def _check(published: bytes, pins: Sequence[str], threshold: int) -> signatures.
     if pins:
         bad = [pin for pin in pins if not keys.is_pin(pin)]
         if bad:
-            raise refuse(codes.BAD_KEY, "%s is not a pin: expected sha256/<base64 of 32 bytes>" % ascii(bad[0]))
+            raise codes.refused(codes.BAD_KEY, "%s is not a pin: expected sha256/<base64 of 32 bytes>" % ascii(bad[0]))
         if not 1 <= threshold <= len(set(pins)):
-            raise refuse(
+            raise codes.refused(
                 codes.TOO_FEW_SIGNATURES,
                 "threshold is %d, and %d distinct pins are given" % (threshold, len(set(pins))),
             )
@@ -88,7 +83,7 @@ def _check(published: bytes, pins: Sequence[str], threshold: int) -> signatures.
         form = manifest.parse_published(published)
         return signatures.VerifiedManifest(manifest.parse_body(form.body)[0], form, ())
     except manifest.BadManifest as error:
-        raise refuse(codes.BAD_MANIFEST, "the release manifest is malformed: %s" % error) from error
+        raise codes.refused(codes.BAD_MANIFEST, "the release manifest is malformed: %s" % error) from error
 
 
 def read(
@@ -116,11 +111,13 @@ def read(
     verified = _check(published, pins, threshold)
     body = verified.manifest
     if product and body.product != product:
-        raise refuse(codes.WRONG_PRODUCT, "%s releases %s, not %s" % (location, body.product, product))
+        raise codes.refused(codes.WRONG_PRODUCT, "%s releases %s, not %s" % (location, body.product, product))
     if version and body.version != version:
-        raise refuse(codes.WRONG_VERSION, "%s releases %s %s, not %s" % (location, body.product, body.version, version))
+        raise codes.refused(
+            codes.WRONG_VERSION, "%s releases %s %s, not %s" % (location, body.product, body.version, version)
+        )
     if pins and body.expires_at <= time.time():
-        raise refuse(
+        raise codes.refused(
             codes.EXPIRED, "the release manifest expired at %s: sign it again" % rfc3339.render(body.expires_at)
         )
     url = place if is_url(place) else None
@@ -188,7 +185,7 @@ def by_digest(
     """
     bad = [value for value in digests.values() if not _HEX64.fullmatch(str(value).lower())]
     if bad or not digests:
-        raise refuse(
+        raise codes.refused(
             codes.BAD_DIGEST, "%s is not a SHA-256 in hexadecimal" % ascii(bad[0]) if bad else "no SHA-256 is given"
         )
     wanted = {"linux-%s" % arch: str(value).lower() for arch, value in digests.items()}
@@ -196,7 +193,9 @@ def by_digest(
     if not is_url(place) and os.path.exists(os.path.join(place, MANIFEST)):
         return _compared(place, wanted, describe(read(place, product=product, version=version), url))
     if not version:
-        raise refuse(codes.NOT_A_RELEASE, "%s has no %s that could be read, so give the version" % (location, MANIFEST))
+        raise codes.refused(
+            codes.NOT_A_RELEASE, "%s has no %s that could be read, so give the version" % (location, MANIFEST)
+        )
     base = (url or (place if is_url(place) else "")).rstrip("/")
     return _unread(product, version, wanted, base, None if is_url(place) else os.path.abspath(place))
 
@@ -207,7 +206,7 @@ def _compared(place: str, wanted: Dict[str, str], info: Dict[str, Any]) -> Dict[
     for platform, sha256 in wanted.items():
         entry = found.get(platform) or {"sha256": "none"}
         if entry["sha256"] != sha256:
-            raise refuse(
+            raise codes.refused(
                 codes.DIGEST_MISMATCH, "%s: %s has SHA-256 %s, not %s" % (place, platform, entry["sha256"], sha256)
             )
     info["target"]["artifacts"] = {name: entry for name, entry in found.items() if name in wanted}
@@ -252,11 +251,11 @@ def local_artifact(directory: str, entry: Dict[str, Any]) -> str:
                 digest.update(block)
                 size += len(block)
     except OSError as error:
-        raise refuse(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from error
+        raise codes.refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from error
     if entry["size"] is not None and size != entry["size"]:
-        raise refuse(codes.SIZE_MISMATCH, "%s has %d bytes, the manifest says %d" % (path, size, entry["size"]))
+        raise codes.refused(codes.SIZE_MISMATCH, "%s has %d bytes, the manifest says %d" % (path, size, entry["size"]))
     if digest.hexdigest() != entry["sha256"]:
-        raise refuse(
+        raise codes.refused(
             codes.DIGEST_MISMATCH,
             "%s has SHA-256 %s, the manifest says %s" % (path, digest.hexdigest(), entry["sha256"]),
         )

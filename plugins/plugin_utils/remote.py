@@ -122,7 +122,7 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
         entry = ansible_glue.artifact_for(target, platform)
         directory = target.get("directory")
         if not directory:
-            raise releases.refuse(
+            raise codes.refused(
                 codes.CANNOT_READ,
                 "the release lies at a URL; push needs a directory on the controller, or let the hosts download it",
             )

@@ -37,18 +37,18 @@ def open_adoptable(path: str) -> int:
         finally:
             os.close(above)
     except FileNotFoundError as error:
-        raise opening.refused(codes.ENTRYPOINT_ELSEWHERE, "there is nothing at the entrypoint %s" % path) from error
+        raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, "there is nothing at the entrypoint %s" % path) from error
     except OSError as error:
         if error.errno == errno.ELOOP:
             text = "the entrypoint %s is a link to %s: set [update] entrypoint" % (path, os.readlink(path))
-            raise opening.refused(codes.ENTRYPOINT_ELSEWHERE, text) from error
-        raise opening.refused(
+            raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, text) from error
+        raise codes.refused(
             codes.ENTRYPOINT_UNSAFE, "cannot open the entrypoint %s: %s" % (path, error.strerror)
         ) from error
     problem = _entrypoint_problem(os.fstat(descriptor)) or _way_problem(directory)
     if problem:
         os.close(descriptor)
-        raise opening.refused(codes.ENTRYPOINT_UNSAFE, "the entrypoint %s %s" % (path, problem))
+        raise codes.refused(codes.ENTRYPOINT_UNSAFE, "the entrypoint %s %s" % (path, problem))
     return descriptor
 
 

@@ -78,10 +78,8 @@ def _run(args: Any) -> answers.Answer:
     import importlib
 
     if args.product != "slotward":
-        raise codes.Refused(
-            codes.Refusal(
-                codes.UNKNOWN_PRODUCT, f"no product {args.product!r} is configured on this host: only slotward is"
-            )
+        raise codes.refused(
+            codes.UNKNOWN_PRODUCT, f"no product {args.product!r} is configured on this host: only slotward is"
         )
     command: Any = importlib.import_module("slotward." + MODULES[args.command])
     answer: answers.Answer = command.run(args)
@@ -123,9 +121,7 @@ def main(argv: List[str]) -> int:
     except answers.CODED as error:
         answer = answers.of_error(args.product, error)
     except PermissionError as error:
-        refusal = codes.Refused(
-            codes.Refusal(codes.NOT_ROOT, f"cannot reach {error.filename}: {error.strerror}; run it as root")
-        )
+        refusal = codes.refused(codes.NOT_ROOT, f"cannot reach {error.filename}: {error.strerror}; run it as root")
         answer = answers.of_error(args.product, refusal)
     except OSError as error:
         text = f"{error.filename or args.command}: {error.strerror or error}"

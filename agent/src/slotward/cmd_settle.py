@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     """Settle once; the same again changes nothing (I9)."""
     product = own.load(args.config).product
     if os.geteuid() != 0:
-        raise codes.Refused(codes.Refusal(codes.NOT_ROOT, "settling changes root's records: run it as root"))
+        raise codes.refused(codes.NOT_ROOT, "settling changes root's records: run it as root")
     if not os.path.isdir(product.slots_dir):
         return answers.Answer(answers.DONE, answers.base(product.name, "idle"), ["nothing to settle: no slots yet"])
     with lock.held(product, "settle"):

@@ -21,7 +21,6 @@ from slotward import (
     adoption,
     answers,
     build_info,
-    effects,
     host,
     installed,
     lock,
@@ -51,22 +50,22 @@ def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -
     """The sequence of the release that lists these bytes under the configured pins; raises the refusal."""
     published = host.read_bytes(manifest_path, manifests.MAX_PUBLISHED)
     if published is None:
-        raise effects.refused(codes.CANNOT_READ, f"there is no manifest at {manifest_path}")
+        raise codes.refused(codes.CANNOT_READ, f"there is no manifest at {manifest_path}")
     found = signatures.verify_release(published, setup.product.pins, setup.product.threshold)
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
     name = checks.artifact_name(setup.product.name, found.manifest.version, prepare.this_platform())
     if found.manifest.product != setup.product.name or version not in (found.manifest.version, "unknown"):
-        raise effects.refused(
+        raise codes.refused(
             codes.WRONG_VERSION,
             f"{manifest_path} releases {found.manifest.product} {found.manifest.version}, the program is {setup.product.name} {version}",
         )
     if not any((entry.name, entry.sha256) == (name, sha256) for entry in found.manifest.artifacts):
-        raise effects.refused(
+        raise codes.refused(
             codes.NO_ARTIFACT, f"{manifest_path} lists no {name} with the SHA-256 {sha256} of the program"
         )
     if found.manifest.expires_at <= int(time.time()):
-        raise effects.refused(codes.EXPIRED, f"the release of {manifest_path} has expired")
+        raise codes.refused(codes.EXPIRED, f"the release of {manifest_path} has expired")
     return found.manifest.sequence
 
 
@@ -84,7 +83,7 @@ def _what_to_install(setup: own.Setup, state: settle.State, args: argparse.Names
     if state.entrypoint == "ours" and state.in_use and not host.damage(setup.product, state):
         return "nothing", None
     if state.entrypoint == "elsewhere":
-        raise effects.refused(
+        raise codes.refused(
             codes.ENTRYPOINT_ELSEWHERE,
             f"{setup.product.entrypoint} is a link to somewhere else, or no file: set [update] entrypoint, or remove it",
         )
@@ -116,7 +115,7 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
     try:
         floor = manager.floor(product, seen)
         if what == "install" and source.record.sequence < floor:
-            raise effects.refused(
+            raise codes.refused(
                 codes.BELOW_FLOOR,
                 f"release sequence {source.record.sequence} is older than {floor}, which this node ran or was installed at (rollback)",
             )
@@ -137,9 +136,7 @@ def _write_system_files(
             manager.apply(product.product, plan, "setup")
     problems = systemd.verify([f"{units.UNIT_DIR}/{product.product.unit}"]) if due else ()
     if problems:
-        raise effects.refused(
-            codes.GUARD_NOT_INSTALLED, f"systemd does not take the units: {'; '.join(problems)[:600]}"
-        )
+        raise codes.refused(codes.GUARD_NOT_INSTALLED, f"systemd does not take the units: {'; '.join(problems)[:600]}")
 
 
 def _timer_due(product_name: str) -> bool:
@@ -197,12 +194,12 @@ def run(args: argparse.Namespace) -> answers.Answer:
     """Set the host up, or say what that would change."""
     setup = own.load(args.config)
     if os.geteuid() != 0:
-        raise effects.refused(codes.NOT_ROOT, "setup writes units and slots: run it as root")
+        raise codes.refused(codes.NOT_ROOT, "setup writes units and slots: run it as root")
     if setup.problems:
         raise codes.BadConfig(setup.problems)
     why = systemd.booted()
     if why is not None:
-        raise effects.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
+        raise codes.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
     missing = [path for path, _mode in _directories(setup) if not os.path.isdir(path)]
     if args.check:
         return _once(setup, args, missing)
@@ -225,7 +222,7 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
         raise codes.BrokenRecord(*seen.state.broken)
     what, path = _what_to_install(setup, seen.state, args)
     if what == "install" and product.pins and args.manifest is None:
-        raise effects.refused(
+        raise codes.refused(
             codes.NO_MANIFEST,
             f"release keys are pinned: give the signed manifest of {path} with --manifest, so that it is checked",
         )

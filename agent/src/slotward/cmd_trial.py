@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status
 from slotcore import product as products
-from slotward import answers, effects, lock, manager, own, process
+from slotward import answers, lock, manager, own, process
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     setup = own.load(args.config)
     product = setup.product
     if os.geteuid() != 0:
-        raise effects.refused(codes.NOT_ROOT, f"{args.command} changes root's records: run it as root")
+        raise codes.refused(codes.NOT_ROOT, f"{args.command} changes root's records: run it as root")
     if args.command == "confirm":
         if setup.problems:  # who must confirm, and after how long, would be a default's word
             raise codes.BadConfig(setup.problems)
@@ -93,7 +93,7 @@ def _own_trial(product: products.Product, seen: manager.Look, trial_id: Optional
     pending = seen.settlement.trial
     if seen.settlement.action is settle.Action.AWAIT and pending is not None:
         if trial_id is not None and pending.trial_id != trial_id:
-            raise effects.refused(codes.WRONG_TRIAL, f"trial {pending.trial_id} is pending, not {trial_id}")
+            raise codes.refused(codes.WRONG_TRIAL, f"trial {pending.trial_id} is pending, not {trial_id}")
         return None
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
@@ -101,7 +101,7 @@ def _own_trial(product: products.Product, seen: manager.Look, trial_id: Optional
     if last is not None and trial_id is not None and last.trial_id == trial_id:
         return ended(product, last, changed=False)
     named = f": {trial_id} is not known here" if trial_id else ""
-    raise effects.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending{named}")
+    raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending{named}")
 
 
 def _wait_for_proof(
@@ -117,7 +117,7 @@ def _wait_for_proof(
             return done
         pending = seen.settlement.trial
         if pending is None:
-            raise effects.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending")
+            raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending")
         shown = systemd.show(product.unit, status.UNIT_PROPERTIES)
         facts = process.facts(product, pending.to_slot, shown)
         swapped_s = pending.deadline_s - pending.length_s
@@ -140,7 +140,7 @@ def confirm(product: products.Product, trial_id: str, source: str, wait_s: float
     """Confirm trial `trial_id` for one source; the release is confirmed when every configured source has spoken."""
     if source not in product.confirm_sources:
         wanted = ", ".join(product.confirm_sources)
-        raise effects.refused(
+        raise codes.refused(
             codes.WRONG_SOURCE, f"{source} does not confirm {product.name} on this host; confirm_sources is {wanted}"
         )
     found = _wait_for_proof(product, trial_id, wait_s)

@@ -46,9 +46,7 @@ def _clear(product: products.Product, version: str) -> answers.Answer:
     from slotward import manager
 
     if os.geteuid() != 0:
-        raise codes.Refused(
-            codes.Refusal(codes.NOT_ROOT, "clearing failed versions changes root's records: run it as root")
-        )
+        raise codes.refused(codes.NOT_ROOT, "clearing failed versions changes root's records: run it as root")
     with lock.held(product, "update --clear-failed"):
         seen, _done = manager.settle_now(product)
         if seen.state.broken is not None:

@@ -31,10 +31,10 @@ CLEARABLE = (*manager.REMEMBERED, codes.FAILED_BEFORE)
 def run(args: argparse.Namespace) -> answers.Answer:
     """Dispatch to prepare or upgrade."""
     if os.geteuid() != 0:
-        raise effects.refused(codes.NOT_ROOT, f"{args.command} reads root's configuration and records: run it as root")
+        raise codes.refused(codes.NOT_ROOT, f"{args.command} reads root's configuration and records: run it as root")
     if args.command == "upgrade":
         if args.id is not None and _ID.fullmatch(args.id) is None:
-            raise effects.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
+            raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
         if not args.here and not args.stage_only:
             return _in_own_unit(args)
     setup, target = own.load(args.config), prepare.read_target(args.target)
@@ -127,7 +127,7 @@ def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -
         product = product._replace(smoke_argv=())
         setup = setup._replace(product=product)
     if not os.path.isdir(product.slots_dir):
-        raise effects.refused(codes.GUARD_NOT_INSTALLED, f"there is no {product.slots_dir}: run `slotward setup` first")
+        raise codes.refused(codes.GUARD_NOT_INSTALLED, f"there is no {product.slots_dir}: run `slotward setup` first")
     with lock.held(product, f"upgrade to {target.version}"):
         manager.settle_now(product)
         prepared = prepare.prepare(setup, target, _consent(args), args.src)
@@ -150,7 +150,7 @@ def _refuse_used_id(prepared: prepare.Prepared, trial_id: Optional[str]) -> None
     """A trial is told by its id: with the last one's, that one's end would be taken for this one's (I5)."""
     last = prepared.seen.state.update.last
     if trial_id is not None and last is not None and last.trial_id == trial_id:
-        raise effects.refused(
+        raise codes.refused(
             codes.WRONG_TRIAL,
             f"{trial_id} was the trial of {last.to_version} ({last.state}): choose another id for {prepared.target.version}",
         )
@@ -165,9 +165,7 @@ def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespa
     if args.src and not args.stage_only and not prepared.staged:
         return fetch.pushed(args.src)
     if not (args.src or prepared.staged or prepared.target.url):
-        raise effects.refused(
-            codes.BAD_URL, "the target names no url and no file was given with --src: nothing to fetch"
-        )
+        raise codes.refused(codes.BAD_URL, "the target names no url and no file was given with --src: nothing to fetch")
     return fetch.stage(setup, prepared, args.src)
 
 

@@ -208,9 +208,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     """Look, and tell."""
     setup = own.load(args.config)
     if os.geteuid() != 0:
-        raise codes.Refused(
-            codes.Refusal(codes.NOT_ROOT, "doctor reads root's configuration and records: run it as root")
-        )
+        raise codes.refused(codes.NOT_ROOT, "doctor reads root's configuration and records: run it as root")
     found = findings(_gather(setup))
     bad = any(finding.state == "fail" for finding in found)
     answer = answers.base(setup.product.name, "failed" if bad else "idle", codes.OK)

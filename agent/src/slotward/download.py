@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, TextIO, Union
 
 from slotcore import codes
-from slotward import build_info, download_answer, download_part, opening
+from slotward import build_info, download_answer, download_part
 from slotward import download_rules as rules
 from slotward import progress as progresses
 
@@ -97,13 +97,13 @@ def probe(url: str, size: int, transport: Transport) -> None:
             response.close()
         download_answer.judge(response, 0, size)
     except download_answer.Stale as error:
-        raise opening.refused(codes.SIZE_MISMATCH, "%s is another file: %s" % (where, error)) from error
+        raise codes.refused(codes.SIZE_MISMATCH, "%s is another file: %s" % (where, error)) from error
     except download_answer.Later as error:
         raise codes.Retryable(codes.DOWNLOAD_FAILED, "cannot reach %s: %s" % (where, error)) from error
     found = download_answer.offered(response)
     if found is not None and found != size:
         text = "%s offers %d bytes, the release says %d"
-        raise opening.refused(codes.SIZE_MISMATCH, text % (where, found, size))
+        raise codes.refused(codes.SIZE_MISMATCH, text % (where, found, size))
 
 
 def check_authorities(url: str, transport: Transport) -> Optional[codes.Refusal]:
@@ -151,7 +151,7 @@ def _complete(part: download_part.Part, sha256: str) -> bool:
     if part.may_begin_again():
         return False
     text = "the download has the SHA-256 %s, the release says %s%s"
-    raise opening.refused(
+    raise codes.refused(
         codes.DIGEST_MISMATCH, text % (part.digest.hexdigest(), sha256, download_answer.looks(part.said, part.head))
     )
 
@@ -231,7 +231,7 @@ def _follow(
             return response
         response.close()
         at = _redirected(at, response, transport)
-    raise opening.refused(
+    raise codes.refused(
         codes.DOWNLOAD_REFUSED, "%s redirects more than %d times" % (rules.shown_url(url), rules.MAX_HOPS)
     )
 
@@ -275,9 +275,9 @@ def _as_ours(url: str, error: Exception, transport: Transport) -> Exception:
         why = rules.certificate_problem(str(error))
         if why:
             text = "cannot trust the server of %s: %s; set [update] ca_file, or look at this host's clock"
-            return opening.refused(codes.UNTRUSTED_SERVER, text % (where, why))
+            return codes.refused(codes.UNTRUSTED_SERVER, text % (where, why))
     if isinstance(error, ValueError):
-        return opening.refused(codes.BAD_URL, "cannot download from %s: not an address that works" % where)
+        return codes.refused(codes.BAD_URL, "cannot download from %s: not an address that works" % where)
     host = rules.shown_host(url) + (" through the proxy" if transport.proxy else "")
     if isinstance(error, requests.exceptions.ConnectTimeout):
         return download_answer.Later("no connection to %s in %g s" % (host, transport.connect_timeout_s))
@@ -292,5 +292,5 @@ def _redirected(url: str, response: requests.Response, transport: Transport) -> 
     refusal = rules.check_url(where, transport.allow_http)
     if refusal is not None:
         text = "%s redirects to an address that is not taken: %s" % (rules.shown_url(url), refusal.text)
-        raise opening.refused(codes.DOWNLOAD_REFUSED, text)
+        raise codes.refused(codes.DOWNLOAD_REFUSED, text)
     return where

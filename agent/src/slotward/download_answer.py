@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from slotcore import codes
-from slotward import download_part, opening
+from slotward import download_part
 from slotward import download_rules as rules
 from slotward import progress as progresses
 
@@ -52,11 +52,11 @@ def judge(response: requests.Response, start: int, size: int) -> None:
     if kind is rules.Answer.STALE_RANGE and start:
         raise Stale("the server answers %s" % said)
     if kind is not rules.Answer.BODY:
-        raise opening.refused(codes.DOWNLOAD_REFUSED, "%s answers %s" % (where, said))
+        raise codes.refused(codes.DOWNLOAD_REFUSED, "%s answers %s" % (where, said))
     encoding = headers.get("Content-Encoding", "identity").strip()
     if encoding.lower() not in ("", "identity"):
         text = "%s sends %s-encoded content, though nothing but the bytes themselves was asked for"
-        raise opening.refused(codes.DOWNLOAD_REFUSED, text % (where, ascii(encoding)[1:-1]))
+        raise codes.refused(codes.DOWNLOAD_REFUSED, text % (where, ascii(encoding)[1:-1]))
     if response.status_code == 206:
         problem = rules.check_range(headers.get("Content-Range"), start, size)
         if problem:
@@ -96,7 +96,7 @@ def _body(response: requests.Response, part: download_part.Part, idle_s: float, 
     if size is not None and size != part.size:
         head = _read(stream, download_part.HEAD)
         text = "the server offers %d bytes, the release says %d%s"
-        raise opening.refused(codes.SIZE_MISMATCH, text % (size, part.size, looks(part.said, head)))
+        raise codes.refused(codes.SIZE_MISMATCH, text % (size, part.size, looks(part.said, head)))
     part.pieces += 1
     window, moved = time.monotonic(), 0
     while part.done <= part.size:
@@ -119,11 +119,11 @@ def _body(response: requests.Response, part: download_part.Part, idle_s: float, 
 def _ended(part: download_part.Part, chunked: bool) -> None:
     if part.done > part.size:
         text = "the server sends more than the %d bytes that the release says%s"
-        raise opening.refused(codes.SIZE_MISMATCH, text % (part.size, looks(part.said, part.head)))
+        raise codes.refused(codes.SIZE_MISMATCH, text % (part.size, looks(part.said, part.head)))
     if part.done < part.size:
         if chunked and part.pieces == 1:  # it said itself that this was all
             text = "the server sends %d bytes, the release says %d%s"
-            raise opening.refused(codes.SIZE_MISMATCH, text % (part.done, part.size, looks(part.said, part.head)))
+            raise codes.refused(codes.SIZE_MISMATCH, text % (part.done, part.size, looks(part.said, part.head)))
         raise Later("the transfer ended after %d of %d bytes" % (part.done, part.size))
 
 

@@ -24,16 +24,6 @@ UNDER_SMOKE = (
 )
 
 
-def timer_of(product: products.Product) -> str:
-    """The deadline timer's unit of a product."""
-    return f"slotward-deadline@{product.name}.timer"
-
-
-def refused(code: str, text: str) -> codes.Refused:
-    """A refusal, ready to be raised."""
-    return codes.Refused(codes.Refusal(code, text))
-
-
 def unit_user(product: products.Product) -> Tuple[str, ...]:
     """systemd properties that make a transient unit run as the product's unit does."""
     from slotward import systemd
@@ -53,12 +43,12 @@ def smoke_test(product: products.Product, path: str, version: str) -> None:
     said = answer.output.strip()
     command = " ".join((path, *product.smoke_argv))
     if answer.code != 0:
-        raise refused(
+        raise codes.refused(
             codes.SMOKE_TEST_FAILED,
             f"the smoke test `{command}` of {product.name} {version} ended with status {answer.code}: {said[-300:] or 'no output'}",
         )
     if version not in said.split():
-        raise refused(
+        raise codes.refused(
             codes.SMOKE_TEST_FAILED,
             f"the smoke test `{command}` answered {said[:80]!r}, expected the version {version}",
         )
@@ -78,12 +68,12 @@ def check_slot(product: products.Product, path: str, version: str) -> None:
 
 def arm(product: products.Product) -> None:
     """Start the deadline timer and have systemd say that it is active (I4)."""
-    from slotward import systemd
+    from slotward import systemd, units
 
-    timer = timer_of(product)
+    timer = units.timer_of(product.name)
     systemd.start(timer)
     if not systemd.is_active(timer):
-        raise refused(
+        raise codes.refused(
             codes.WATCHDOG_NOT_ARMED,
             f"systemd does not report {timer} active; nothing was switched (run `slotward setup`)",
         )

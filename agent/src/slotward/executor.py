@@ -67,9 +67,7 @@ def _claim(source: str, path: str) -> None:
     try:
         os.rename(source, path)
     except FileNotFoundError:
-        raise codes.Refused(
-            codes.Refusal(codes.TRIAL_OVER, "the trial has ended already: somebody else decided it first")
-        ) from None
+        raise codes.refused(codes.TRIAL_OVER, "the trial has ended already: somebody else decided it first") from None
 
 
 class Executor:

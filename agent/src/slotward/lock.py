@@ -53,7 +53,7 @@ def _open(product: products.Product) -> int:
         return os.open(product.path("lock"), flags, 0o644)
     except FileNotFoundError:
         text = f"there is no {product.slots_dir}: run `slotward setup` first"
-        raise codes.Refused(codes.Refusal(codes.GUARD_NOT_INSTALLED, text)) from None
+        raise codes.refused(codes.GUARD_NOT_INSTALLED, text) from None
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Optional
 
 from slotcore import codes
-from slotward import effects, installed, own, preflight, systemd
+from slotward import installed, own, preflight, systemd
 
 
 def check(setup: own.Setup, size: int, adopt_size: int, needs_url: Optional[str], may_start: bool) -> None:
@@ -25,17 +25,17 @@ def _systemd(setup: own.Setup, may_start: bool) -> str:
     """The user that the unit runs as, once systemd, the guard and the unit are found as they must be."""
     why = systemd.booted()
     if why is not None:
-        raise effects.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
+        raise codes.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
     missing = installed.not_in_force(setup.product)
     if missing:
-        raise effects.refused(codes.GUARD_NOT_INSTALLED, f"{'; '.join(missing)}: run `slotward setup`")
+        raise codes.refused(codes.GUARD_NOT_INSTALLED, f"{'; '.join(missing)}: run `slotward setup`")
     shown = systemd.show(setup.product.unit, ("ActiveState", "UnitFileState", "User"))
     user = shown.get("User", "")
     if may_start:
         return user
     active, enabled = shown.get("ActiveState"), shown.get("UnitFileState")
     if active not in ("active", "reloading") or enabled not in ("enabled", "enabled-runtime", "static", "alias"):
-        raise effects.refused(
+        raise codes.refused(
             codes.UNIT_NOT_RUNNING,
             f"{setup.product.unit} is {active} and {enabled or 'not installed'}: start and enable it first, or agree with "
             f"--start that this update starts it",

@@ -220,7 +220,7 @@ def confirm(product: products.Product, seen: Look) -> None:
     """Win the trial for the new release (the lock must be held); raises Refused `trial-over` when the guard was first."""
     pending = seen.settlement.trial
     if pending is None or seen.settlement.action is not settle.Action.AWAIT:
-        raise effects.refused(codes.TRIAL_OVER, "the trial has ended already: somebody else decided it first")
+        raise codes.refused(codes.TRIAL_OVER, "the trial has ended already: somebody else decided it first")
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
     end = end_of(product, seen, codes.OK)

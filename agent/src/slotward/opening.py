@@ -21,14 +21,9 @@ CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP)
 
 
-def refused(code: str, text: str) -> codes.Refused:
-    """A refusal, ready to be raised."""
-    return codes.Refused(codes.Refusal(code, text))
-
-
 def unsafe(path: str, what: str) -> codes.Refused:
     """The refusal of a staged file or directory."""
-    return refused(codes.STAGED_UNSAFE, "%s is %s: remove it and try again" % (path, what))
+    return codes.refused(codes.STAGED_UNSAFE, "%s is %s: remove it and try again" % (path, what))
 
 
 def kind(mode: int) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from slotcore import checks, codes, plans, records, semver, settle
 from slotcore import product as products
-from slotward import build_info, effects, host, manager, own
+from slotward import build_info, host, manager, own
 
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 BUILD_FACTS = "slotward-build.json"
@@ -57,9 +57,9 @@ def read_target(path: str) -> checks.Target:
         else:
             data = host.read_bytes(path, checks.MAX_TARGET) or b""
             if not data:
-                raise effects.refused(codes.CANNOT_READ, f"the target file {path} is missing or empty")
+                raise codes.refused(codes.CANNOT_READ, f"the target file {path} is missing or empty")
     except OSError as error:
-        raise effects.refused(codes.CANNOT_READ, f"cannot read the target file {path}: {error.strerror}") from error
+        raise codes.refused(codes.CANNOT_READ, f"cannot read the target file {path}: {error.strerror}") from error
     return checks.parse_target(data)
 
 
@@ -142,17 +142,17 @@ def _entrypoint(setup: own.Setup, state: settle.State, consent: bool) -> bool:
         if refusal is not None:
             raise codes.Refused(refusal)
         if not (consent or product.adopt):
-            raise effects.refused(
+            raise codes.refused(
                 codes.ADOPT_NEEDS_CONSENT,
                 f"{product.entrypoint} is a plain file, placed by hand, a package or a script: it would be copied into a slot "
                 f"and replaced by a link to {product.path('current')}; agree with --adopt or [update] adopt = true",
             )
         return True
     if state.entrypoint == "missing":
-        raise effects.refused(
+        raise codes.refused(
             codes.ENTRYPOINT_ELSEWHERE, f"there is nothing at {product.entrypoint}: run `slotward setup` first"
         )
-    raise effects.refused(
+    raise codes.refused(
         codes.ENTRYPOINT_ELSEWHERE,
         f"{product.entrypoint} is not a plain file and no link to {product.path('current')}: set [update] entrypoint",
     )

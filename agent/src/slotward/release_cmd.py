@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
         told = answers.base(getattr(args, "product", ""), "failed", error.code, error.text)
         answer = answers.Answer(answers.FAILED, told, [f"failed ({error.code}): {error.text}"])
     except keys.Unavailable as error:
-        answer = answers.of_error("", _refused(codes.NO_CRYPTOGRAPHY, str(error)))
+        answer = answers.of_error("", codes.refused(codes.NO_CRYPTOGRAPHY, str(error)))
     except KeyboardInterrupt:
         _say("interrupted; nothing is half written")
         return answers.FAILED
@@ -46,7 +46,7 @@ def keygen(args: argparse.Namespace) -> answers.Answer:
     for path in (private_path, public_path):
         if os.path.lexists(path):
             text = f"{path} is there and is not overwritten; choose another name or remove it by hand"
-            raise _refused(codes.ALREADY_EXISTS, text)
+            raise codes.refused(codes.ALREADY_EXISTS, text)
     key = keys.generate(args.alg)
     release_files.create(private_path, iter((key.pem(_passphrase(args)),)), 0o600)
     release_files.create(public_path, iter((keys.public_pem(key.public),)))
@@ -65,7 +65,7 @@ def keygen(args: argparse.Namespace) -> answers.Answer:
 def build(args: argparse.Namespace) -> answers.Answer:
     """Hash the artifacts, write the unsigned manifest beside copies of them."""
     if not semver.is_version(args.version):
-        raise _refused(codes.NOT_A_RELEASE, f'"{args.version}" is not a release version')
+        raise codes.refused(codes.NOT_A_RELEASE, f'"{args.version}" is not a release version')
     sources = [_measured(args, spec) for spec in args.artifact]
     listed = [release.key(_public(path, _passphrase(args))) for path in args.key]
     wanted = manifest.Manifest(
@@ -103,12 +103,14 @@ def sign(args: argparse.Namespace) -> answers.Answer:
     for line in release.describe_lines(shown):
         _say("  " + line)
     if not args.yes and not _agreed():
-        raise _refused(codes.NOT_AGREED, "nothing was signed: answer yes, or give --yes after reading what is signed")
+        raise codes.refused(
+            codes.NOT_AGREED, "nothing was signed: answer yes, or give --yes after reading what is signed"
+        )
     key = _loaded(args.key, _passphrase(args), keys.load_private)
     with release_files.locked(os.path.dirname(path)):
         there = release_files.read(path, manifest.MAX_PUBLISHED)
         if release.read(there).form.body != parts.form.body:
-            raise _refused(codes.RELEASES_DIFFER, f"{path} changed while you read it; sign again")
+            raise codes.refused(codes.RELEASES_DIFFER, f"{path} changed while you read it; sign again")
         result = release.sign(there, key.public, key.sign)
         if result.changed:
             release_files.replace(path, result.published)
@@ -138,7 +140,7 @@ def verify(args: argparse.Namespace) -> answers.Answer:
         raise codes.Refused(found)
     if args.at >= found.manifest.expires_at:
         text = f"the release manifest expired at {rfc3339.render(found.manifest.expires_at)}"
-        raise _refused(codes.EXPIRED, text)
+        raise codes.refused(codes.EXPIRED, text)
     checked = [_matching(path, found.manifest) for path in args.artifact]
     lines = [f"signed by {len(found.signers)} of {len(pins)} pinned keys, {args.threshold} needed"]
     lines += [f"{path} is {name}" for path, name in zip(args.artifact, checked)]
@@ -161,7 +163,7 @@ def _measured(args: argparse.Namespace, spec: str) -> Tuple[str, manifest.Artifa
         path, platform = spec, target.platform_of(os.path.basename(spec)) or ""
     if not platform:
         text = f"cannot tell the platform of {path}: its name does not end in _os_arch; write {path}:linux-amd64"
-        raise _refused(codes.BAD_RELEASE, text)
+        raise codes.refused(codes.BAD_RELEASE, text)
     sha256, size = release.measure(release_files.chunks(path))
     _say(f"{path}: {size} bytes, {platform}")
     return path, release.artifact(args.product, args.version, platform, sha256, size)
@@ -173,12 +175,12 @@ def _matching(path: str, body: manifest.Manifest) -> str:
     named = [one for one in body.artifacts if one.name == os.path.basename(path)]
     for one in named or [one for one in body.artifacts if one.sha256 == sha256]:
         if one.size != size:
-            raise _refused(codes.SIZE_MISMATCH, f"{path} is {size} bytes; the manifest says {one.size}")
+            raise codes.refused(codes.SIZE_MISMATCH, f"{path} is {size} bytes; the manifest says {one.size}")
         if one.sha256 != sha256:
-            raise _refused(codes.DIGEST_MISMATCH, f"{path} has sha256 {sha256}; the manifest says {one.sha256}")
+            raise codes.refused(codes.DIGEST_MISMATCH, f"{path} has sha256 {sha256}; the manifest says {one.sha256}")
         return one.name
     listed = ", ".join(one.name for one in body.artifacts)
-    raise _refused(codes.NO_ARTIFACT, f"{path} is none of the release's files ({listed}), by name or by sha256")
+    raise codes.refused(codes.NO_ARTIFACT, f"{path} is none of the release's files ({listed}), by name or by sha256")
 
 
 def _pins(args: argparse.Namespace) -> Tuple[str, ...]:
@@ -190,12 +192,12 @@ def _pins(args: argparse.Namespace) -> Tuple[str, ...]:
     try:
         pins = keys.parse_pins(text)
     except ValueError as error:
-        raise _refused(codes.NO_PINS, f"{args.pins_file or '--pins'}: {error}") from None
+        raise codes.refused(codes.NO_PINS, f"{args.pins_file or '--pins'}: {error}") from None
     if not 1 <= args.threshold <= max(len(pins), 1):
         text = f"a threshold of {args.threshold} cannot be met: it is 1 to the number of distinct pins, {len(pins)}"
-        raise _refused(codes.TOO_FEW_SIGNATURES, text)
+        raise codes.refused(codes.TOO_FEW_SIGNATURES, text)
     if not pins:
-        raise _refused(codes.NO_PINS, "no pins: give --pins or --pins-file")
+        raise codes.refused(codes.NO_PINS, "no pins: give --pins or --pins-file")
     return pins
 
 
@@ -204,7 +206,7 @@ def _passphrase(args: argparse.Namespace) -> Optional[bytes]:
         return None
     found = release_files.read(args.passphrase_file, MAX_KEY_FILE).split(b"\n")[0].rstrip(b"\r")
     if not found:
-        raise _refused(codes.BAD_KEY, f"{args.passphrase_file}: its first line, the passphrase, is empty")
+        raise codes.refused(codes.BAD_KEY, f"{args.passphrase_file}: its first line, the passphrase, is empty")
     return found
 
 
@@ -216,7 +218,7 @@ def _loaded(path: str, passphrase: Optional[bytes], load: Callable[[bytes, Optio
     try:
         return load(release_files.read(path, MAX_KEY_FILE), passphrase)
     except keys.BadKey as error:
-        raise _refused(codes.BAD_KEY, f"{path}: {error}") from None
+        raise codes.refused(codes.BAD_KEY, f"{path}: {error}") from None
 
 
 def _public_path(path: str) -> str:
@@ -232,10 +234,6 @@ def _agreed() -> bool:
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
-
-
-def _refused(code: str, text: str) -> codes.Refused:
-    return codes.Refused(codes.Refusal(code, text))
 
 
 def _done(product: str, changed: bool, more: Dict[str, Any], lines: List[str]) -> answers.Answer:

@@ -125,7 +125,7 @@ def locked(directory: str) -> Iterator[None]:
 
 def _there(path: str) -> codes.Refused:
     text = f"{path} is there and is not overwritten; choose another name or remove it by hand"
-    return codes.Refused(codes.Refusal(codes.ALREADY_EXISTS, text))
+    return codes.refused(codes.ALREADY_EXISTS, text)
 
 
 def _checked(source: str, sha256: str, size: int) -> Iterator[bytes]:

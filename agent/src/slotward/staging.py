@@ -160,11 +160,11 @@ def _copy(source: int, target: int, path: str, size: int, sha256: str) -> None:
         done += count
     if done != size:
         found = os.fstat(source).st_size
-        raise opening.refused(
+        raise codes.refused(
             codes.SIZE_MISMATCH, "the file for %s is %d bytes, the release says %d" % (path, found, size)
         )
     if digest.hexdigest() != sha256:
-        raise opening.refused(
+        raise codes.refused(
             codes.DIGEST_MISMATCH,
             "the file for %s has the SHA-256 %s, the release says %s" % (path, digest.hexdigest(), sha256),
         )

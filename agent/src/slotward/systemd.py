@@ -37,8 +37,8 @@ def _environment() -> Dict[str, str]:
 
 
 def _no_systemd(program: str) -> codes.Refused:
-    return codes.Refused(
-        codes.Refusal(codes.NO_SYSTEMD, f"cannot run {program}: this host has no systemd, so nothing could end a trial")
+    return codes.refused(
+        codes.NO_SYSTEMD, f"cannot run {program}: this host has no systemd, so nothing could end a trial"
     )
 
 

@@ -152,6 +152,11 @@ class Refused(Exception):
         return self.refusal.text
 
 
+def refused(code: str, text: str) -> Refused:
+    """A refusal, ready to be raised."""
+    return Refused(Refusal(code, text))
+
+
 class Retryable(Exception):
     """It may work later with nothing changed: network, lock, space."""
 

@@ -65,12 +65,12 @@ def build_manifest(wanted: manifest.Manifest) -> bytes:
     """The canonical body of `wanted`, checked by the same parser as on the hosts."""
     least, version = semver.parse(wanted.min_from or ""), semver.parse(wanted.version)
     if least and version and semver.older(version, least):
-        raise _refused(codes.BAD_RELEASE, "minFrom %s is newer than the release %s" % (least.text, version.text))
+        raise codes.refused(codes.BAD_RELEASE, "minFrom %s is newer than the release %s" % (least.text, version.text))
     try:
         body = canonical.encode(_fields(wanted))
         manifest.parse_body(body)
     except ValueError as error:
-        raise _refused(codes.BAD_RELEASE, "this is no release: %s" % error) from None
+        raise codes.refused(codes.BAD_RELEASE, "this is no release: %s" % error) from None
     return body
 
 
@@ -84,7 +84,7 @@ def build(existing: Optional[bytes], wanted: manifest.Manifest) -> Result:
     if different:
         text = "%s %s is there with other contents (%s); give a new version and sequence, or remove it by hand"
         said = (there.body.product, there.body.version, "; ".join(different))
-        raise _refused(codes.ALREADY_EXISTS, text % said)
+        raise codes.refused(codes.ALREADY_EXISTS, text % said)
     return Result(existing, False)
 
 
@@ -106,9 +106,9 @@ def read(published: bytes) -> Parts:
         body, value = manifest.parse_body(form.body)
         canonical.check_canonical(value, form.body)
     except manifest.BadManifest as error:
-        raise _refused(codes.BAD_MANIFEST, "the release manifest is malformed: %s" % error) from None
+        raise codes.refused(codes.BAD_MANIFEST, "the release manifest is malformed: %s" % error) from None
     except canonical.NotCanonical as error:
-        raise _refused(codes.NOT_CANONICAL, "the release manifest is not canonical JSON: %s" % error) from None
+        raise codes.refused(codes.NOT_CANONICAL, "the release manifest is not canonical JSON: %s" % error) from None
     return Parts(form, body)
 
 
@@ -119,20 +119,20 @@ def sign(published: bytes, public: keys.PublicKey, make: Callable[[bytes], bytes
     if kid is None:
         text = "the manifest does not list the key %s; it lists %s"
         listed = ", ".join(one.kid for one in parts.body.keys)
-        raise _refused(codes.BAD_KEY, text % (public.kid, listed))
+        raise codes.refused(codes.BAD_KEY, text % (public.kid, listed))
     others = [one for one in _good(parts) if one.kid != kid]
     if len(others) < len(_good(parts)):
         return Result(published, False)
     made = manifest.Signature(kid, make(signatures.signed_bytes(parts.form.body)))
     if not _verifies(parts, made):
-        raise _refused(codes.BAD_KEY, "the signature just made by %s does not verify: not that key" % public.kid)
+        raise codes.refused(codes.BAD_KEY, "the signature just made by %s does not verify: not that key" % public.kid)
     return Result(_publish(parts.form.body, parts.body, [*others, made]), True)
 
 
 def merge(many: Sequence[bytes]) -> bytes:
     """One published manifest with the signatures of all, which must have the same body."""
     if not many:
-        raise _refused(codes.BAD_RELEASE, "no manifests to merge")
+        raise codes.refused(codes.BAD_RELEASE, "no manifests to merge")
     all_parts = [read(published) for published in many]
     first = all_parts[0]
     found: Dict[str, manifest.Signature] = {}
@@ -140,11 +140,11 @@ def merge(many: Sequence[bytes]) -> bytes:
         if parts.form.body != first.form.body:
             different = differences(first.body, parts.body) or ("other times",)
             text = "manifest %d is of another release than manifest 1: %s"
-            raise _refused(codes.RELEASES_DIFFER, text % (number, "; ".join(different)))
+            raise codes.refused(codes.RELEASES_DIFFER, text % (number, "; ".join(different)))
         for one in parts.form.signatures:
             if not _verifies(parts, one):
                 text = "the signature by %s in manifest %d does not verify; sign again and leave that one out"
-                raise _refused(codes.BAD_RELEASE, text % (one.kid, number))
+                raise codes.refused(codes.BAD_RELEASE, text % (one.kid, number))
             found.setdefault(one.kid, one)
     return _publish(first.form.body, first.body, found.values())
 
@@ -188,10 +188,6 @@ def describe_lines(published: bytes) -> List[str]:
     return lines
 
 
-def _refused(code: str, text: str) -> codes.Refused:
-    return codes.Refused(codes.Refusal(code, text))
-
-
 def _verifies(parts: Parts, one: manifest.Signature) -> bool:
     listed = {entry.kid: entry for entry in parts.body.keys}
     entry = listed.get(one.kid)
@@ -200,7 +196,7 @@ def _verifies(parts: Parts, one: manifest.Signature) -> bool:
     try:
         return keys.verify(entry.alg, entry.spki, signatures.signed_bytes(parts.form.body), one.sig)
     except keys.Unavailable as error:
-        raise _refused(codes.NO_CRYPTOGRAPHY, str(error)) from None
+        raise codes.refused(codes.NO_CRYPTOGRAPHY, str(error)) from None
 
 
 def _good(parts: Parts) -> List[manifest.Signature]:

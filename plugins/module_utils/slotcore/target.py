@@ -42,7 +42,7 @@ def parse(data: bytes) -> Target:
         found = fields.Fields(fields.read(data, "the target", MAX_BYTES), "", names)
         target = Target(*(found.text(name) for name in names))
     except fields.BadField as error:
-        raise codes.Refused(codes.Refusal(codes.BAD_TARGET, "the target is malformed: %s" % error)) from None
+        raise codes.refused(codes.BAD_TARGET, "the target is malformed: %s" % error) from None
     return target._replace(sha256=target.sha256.lower())
 
 
