@@ -11,6 +11,7 @@ from core.crash import values
 from core.crash.values import IN_TIME, OVER, PRODUCT, REBOOTED, TRIAL, state
 
 from slotcore import codes, records, settle, status
+from slotward import asking
 
 IDLE = status.Host("1.0.0", 1, status.Unit("active", "running", 77, 0), None, ())
 LAST = records.Last(TRIAL.trial_id, "rolled-back", "crash-loop", "it kept exiting", "1.0.0", "1.1.0", 7)
@@ -166,7 +167,7 @@ def test_I8_what_is_broken_is_named_and_the_rest_is_still_shown() -> None:
 def test_the_unit_is_what_systemd_says_of_it(shown: Dict[str, str], unit: status.Unit) -> None:
     """And unknown where systemd did not answer; the properties asked for are those that are read."""
     assert status.unit_of(shown) == unit
-    assert set(shown) <= set(status.UNIT_PROPERTIES)
+    assert set(shown) <= set(asking.UNIT_PROPERTIES)
 
 
 def test_pins_are_counted_in_good_english() -> None:

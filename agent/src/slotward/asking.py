@@ -12,8 +12,9 @@ import os
 import select
 import signal
 import time
-from typing import Dict, Sequence
+from typing import Dict
 
+UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts")
 TIMEOUT_S = 10.0
 MAX_OUTPUT = 64 * 1024
 
@@ -21,8 +22,8 @@ MAX_OUTPUT = 64 * 1024
 class Question:
     """One running `systemctl show`."""
 
-    def __init__(self, unit: str, properties: Sequence[str]) -> None:
-        argv = ["systemctl", "show", "--property=" + ",".join(properties), "--", unit]
+    def __init__(self, unit: str) -> None:
+        argv = ["systemctl", "show", "--property=" + ",".join(UNIT_PROPERTIES), "--", unit]
         self._read, write = os.pipe2(os.O_CLOEXEC)
         self._pid = 0
         quiet = (

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What this program is: version and release sequence, embedded by the build; none in a source tree."""
+"""What this program is: its names; version and release sequence, embedded by the build, none in a source tree."""
 
 from __future__ import annotations
 
 import os
 import sys
+
+NAME = "slotward"
+UNIT = "slotward.service"
+CONFIG = "/etc/slotward/config.toml"
 
 try:
     from slotward import _build  # type: ignore[attr-defined, unused-ignore]  # made by agent/build.py

@@ -15,9 +15,7 @@ import types
 from typing import Any, Dict, List, Optional
 
 from slotcore import codes
-from slotward import answers
-
-DEFAULT_CONFIG = "/etc/slotward/config.toml"
+from slotward import answers, build_info
 
 MODULES = {
     "version": "cmd_version",
@@ -44,7 +42,7 @@ PLAIN: Dict[str, Dict[str, Any]] = {
 
 def parse_plain(argv: List[str]) -> Optional[types.SimpleNamespace]:
     """A plain command with at most `--config FILE` and `--json`, read without argparse; None for anything else."""
-    found: Dict[str, Any] = {"config": DEFAULT_CONFIG, "json": False, "product": "slotward"}
+    found: Dict[str, Any] = {"config": build_info.CONFIG, "json": False, "product": build_info.NAME}
     words = list(argv)
     if words[:1] == ["--config"] and len(words) > 2:
         found["config"], words = words[1], words[2:]
@@ -62,7 +60,7 @@ def parse_plain(argv: List[str]) -> Optional[types.SimpleNamespace]:
 def _parse(argv: List[str]) -> Any:
     from slotward import cli_flags
 
-    return cli_flags.parse(argv, DEFAULT_CONFIG)
+    return cli_flags.parse(argv, build_info.CONFIG)
 
 
 def _ask_early(command: str) -> Any:
@@ -71,15 +69,15 @@ def _ask_early(command: str) -> Any:
         return None
     from slotward import asking
 
-    return asking.Question("slotward.service", ("ActiveState", "SubState", "MainPID", "NRestarts"))
+    return asking.Question(build_info.UNIT)
 
 
 def _run(args: Any) -> answers.Answer:
     import importlib
 
-    if args.product != "slotward":
+    if args.product != build_info.NAME:
         raise codes.refused(
-            codes.UNKNOWN_PRODUCT, f"no product {args.product!r} is configured on this host: only slotward is"
+            codes.UNKNOWN_PRODUCT, f"no product {args.product!r} is configured on this host: only {build_info.NAME} is"
         )
     command: Any = importlib.import_module("slotward." + MODULES[args.command])
     answer: answers.Answer = command.run(args)

@@ -13,12 +13,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from slotcore import checks, codes, ops, plans, records, settle, signatures
+from slotcore import checks, codes, ops, plans, settle, signatures, status
 from slotcore import manifest as manifests
+from slotcore import product as products
 from slotward import (
-    adoption,
     answers,
     build_info,
     host,
@@ -37,13 +37,6 @@ if TYPE_CHECKING:
 
 DIRECTORY_MODE = 0o755
 PRIVATE_MODE = 0o700
-
-
-class Source(NamedTuple):
-    """The program to install into the first slot."""
-
-    descriptor: int
-    record: records.SlotRecord
 
 
 def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -> int:
@@ -69,18 +62,10 @@ def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -
     return found.manifest.sequence
 
 
-def _open_source(setup: own.Setup, path: str, manifest_path: Optional[str]) -> Source:
-    descriptor = adoption.open_adoptable(path)
-    version, sequence = prepare.built_in(path)
-    sha256 = prepare.digest_of(f"/proc/self/fd/{descriptor}")
-    if manifest_path is not None:
-        sequence = _verified(setup, manifest_path, version, sha256)
-    return Source(descriptor, records.SlotRecord(version, sequence, sha256, os.fstat(descriptor).st_size))
-
-
 def _what_to_install(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Tuple[str, Optional[str]]:
     """What setup does about the program: `install`, `adopt`, `relink`, `later` or `nothing`; and from which file."""
-    if state.entrypoint == "ours" and state.in_use and not host.damage(setup.product, state):
+    sound = state.in_use and not host.damage(setup.product, state)
+    if state.entrypoint == "ours" and sound:
         return "nothing", None
     if state.entrypoint == "elsewhere":
         raise codes.refused(
@@ -91,7 +76,7 @@ def _what_to_install(setup: own.Setup, state: settle.State, args: argparse.Names
         if args.adopt or setup.product.adopt:
             return "adopt", setup.product.entrypoint
         return "later", None
-    if state.in_use and not host.damage(setup.product, state):
+    if sound:
         return "relink", None
     return "install", args.source or build_info.program_path()
 
@@ -111,30 +96,32 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
         manager.apply(product, plans.plan_relink(product), "relink")
     if path is None:
         return
-    source = _open_source(setup, path, args.manifest)
+    descriptor, record = prepare.open_program(path)
     try:
-        floor = manager.floor(product, seen)
-        if what == "install" and source.record.sequence < floor:
+        if args.manifest is not None:
+            record = record._replace(sequence=_verified(setup, args.manifest, record.version, record.sha256))
+        floor = status.floor_of(product, seen.state)
+        if what == "install" and record.sequence < floor:
             raise codes.refused(
                 codes.BELOW_FLOOR,
-                f"release sequence {source.record.sequence} is older than {floor}, which this node ran or was installed at (rollback)",
+                f"release sequence {record.sequence} is older than {floor}, which this node ran or was installed at (rollback)",
             )
         staging.make_parents(os.path.dirname(product.entrypoint))
-        manager.adopt(product, seen, source.record, source.descriptor)
+        manager.adopt(product, seen, record, descriptor)
     finally:
-        os.close(source.descriptor)
+        os.close(descriptor)
 
 
 def _write_system_files(
-    wanted: Tuple[units.SystemFile, ...], changes: Tuple[units.Change, ...], product: own.Setup
+    wanted: Tuple[units.SystemFile, ...], changes: Tuple[units.Change, ...], product: products.Product
 ) -> None:
     due = {change.path for change in changes}
     for file in wanted:
         if file.path in due:
             staging.make_parents(os.path.dirname(file.path))
             plan = ops.write_durably(file.path, file.text.encode("utf-8"), file.mode)
-            manager.apply(product.product, plan, "setup")
-    problems = systemd.verify([f"{units.UNIT_DIR}/{product.product.unit}"]) if due else ()
+            manager.apply(product, plan, "setup")
+    problems = systemd.verify([f"{units.UNIT_DIR}/{product.unit}"]) if due else ()
     if problems:
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"systemd does not take the units: {'; '.join(problems)[:600]}")
 
@@ -238,7 +225,7 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
             os.chown(name, 0, 0)
             os.chmod(name, DIRECTORY_MODE)
         _install(setup, seen, what, path, args)
-        _write_system_files(wanted, files, setup)
+        _write_system_files(wanted, files, product)
         if units.needs_reload(files):
             systemd.daemon_reload()
         if timer_due:

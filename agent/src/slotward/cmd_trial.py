@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status
 from slotcore import product as products
-from slotward import answers, lock, manager, own, process
+from slotward import answers, asking, lock, manager, own, process
 
 if TYPE_CHECKING:
     import argparse
@@ -118,7 +118,7 @@ def _wait_for_proof(
         pending = seen.settlement.trial
         if pending is None:
             raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending")
-        shown = systemd.show(product.unit, status.UNIT_PROPERTIES)
+        shown = systemd.show(product.unit, asking.UNIT_PROPERTIES)
         facts = process.facts(product, pending.to_slot, shown)
         swapped_s = pending.deadline_s - pending.length_s
         found = proof.check(facts, swapped_s, product.settle_s, pending.to_sha256)

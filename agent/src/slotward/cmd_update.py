@@ -19,26 +19,25 @@ def run(args: argparse.Namespace) -> answers.Answer:
     setup = own.load(args.config)
     if args.clear_failed is not None:
         return _clear(setup.product, args.clear_failed)
-    if os.geteuid() == 0:
-        _settle_if_due(setup.product)
-    answer = looking.look(setup, args.asked or looking.ask(setup.product.unit))
+    state = host.read_state(setup.product)
+    if os.geteuid() == 0 and _settle_if_due(setup.product, state):
+        state = host.read_state(setup.product)
+    answer = looking.look(setup, state, args.asked)
     return answers.Answer(answers.DONE, answer, status.lines(answer, setup.product.entrypoint))
 
 
-def _settle_if_due(product: products.Product) -> None:
-    """Finish what a crash left, when nobody else is at it; the answer then shows the state after it."""
-    state = host.read_state(product)
+def _settle_if_due(product: products.Product, state: settle.State) -> bool:
+    """Finish what a crash left, when nobody else is at it; whether the state may be another one now."""
     if settle.decide(state, host.clock()).action in (settle.Action.NONE, settle.Action.AWAIT):
-        return
+        return False
     from slotward import manager
 
     try:
         with lock.held(product, "update"):
             manager.settle_now(product)
-    except codes.Retryable:
-        return  # busy, or no space: shown as pending
-    except OSError:
-        return  # a read-only file system: shown as pending
+    except (codes.Retryable, OSError):
+        pass  # busy, no space, a read-only file system: shown as pending
+    return True
 
 
 def _clear(product: products.Product, version: str) -> answers.Answer:

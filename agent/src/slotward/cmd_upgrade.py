@@ -15,7 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from slotcore import checks, codes, records, settle, status, trial
+from slotcore import checks, codes, settle, status, trial
 from slotward import answers, build_info, cmd_trial, effects, host, lock, manager, own, prepare
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
     """Run the same command in a transient unit and pass its answer through; never comes back on success."""
     from slotward import systemd
 
-    name = f"slotward-upgrade-{own.NAME}-{args.id or manager.new_trial_id()}"
+    name = f"slotward-upgrade-{build_info.NAME}-{args.id or manager.new_trial_id()}"
     code = systemd.run_attached([build_info.program_path(), *_words(args), "--here"], unit=name)
     if code == answers.FAILED and systemd.is_active(name):  # another one's: systemd-run could not make ours
         raise codes.Retryable(codes.IN_PROGRESS, f"an upgrade with the id {args.id} is already in progress")
@@ -197,15 +197,9 @@ def _swap(
 
 
 def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:
-    from slotward import adoption
-
-    product = setup.product
-    version, sequence = prepare.built_in(product.entrypoint)
-    descriptor = adoption.open_adoptable(product.entrypoint)
+    descriptor, record = prepare.open_program(setup.product.entrypoint)
     try:
-        size = os.fstat(descriptor).st_size
-        record = records.SlotRecord(version, sequence, prepare.digest_of(f"/proc/self/fd/{descriptor}"), size)
-        return manager.adopt(product, seen, record, descriptor)
+        return manager.adopt(setup.product, seen, record, descriptor)
     finally:
         os.close(descriptor)
 

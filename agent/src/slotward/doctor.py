@@ -194,7 +194,7 @@ def _gather(setup: own.Setup) -> Seen:
     product = setup.product
     state = host.read_state(product)
     return Seen(
-        answer=looking.look(setup, looking.ask(product.unit)),
+        answer=looking.look(setup, state),
         entrypoint=product.entrypoint,
         entrypoint_kind=host.entrypoint_kind(product),
         current=product.path("current"),

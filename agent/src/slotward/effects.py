@@ -105,7 +105,6 @@ def executor_for(
         staging.copy_verified(descriptor, operation.path, operation.size, operation.sha256)
 
     return executor.Executor(
-        product,
         copy=copy,
         check=lambda operation: check_slot(product, operation.path, operation.version),
         arm=lambda: arm(product),

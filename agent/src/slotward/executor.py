@@ -13,7 +13,6 @@ import os
 from typing import Callable, Dict, Mapping
 
 from slotcore import codes, ops
-from slotcore import product as products
 from slotward import faults
 
 SourceReader = Callable[[str, str, int, str], None]
@@ -71,17 +70,15 @@ def _claim(source: str, path: str) -> None:
 
 
 class Executor:
-    """Applies plans of one product. `copy`, `check` and `systemd` are the effects that need more than a path."""
+    """Applies plans. `copy`, `check` and `systemd` are the effects that need more than a path."""
 
     def __init__(
         self,
-        product: products.Product,
         copy: Callable[[ops.Copy], None],
         check: Callable[[ops.Check], None],
         arm: Callable[[], None],
         restart: Callable[[], None],
     ) -> None:
-        self._product = product
         self._act: Mapping[type, Callable[..., None]] = self._table(copy, check, arm, restart)
 
     @staticmethod

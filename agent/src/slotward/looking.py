@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple
 
-from slotcore import records, status
+from slotcore import records, settle, status
 from slotward import asking, build_info, host, lock, own
-
-
-def ask(unit: str) -> asking.Question:
-    """Ask systemd about the unit; the answer is taken when the look is made."""
-    return asking.Question(unit, status.UNIT_PROPERTIES)
 
 
 def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str, int]:
@@ -22,11 +17,10 @@ def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str,
     return build_info.VERSION, build_info.SEQUENCE
 
 
-def look(setup: own.Setup, question: asking.Question) -> Dict[str, Any]:
-    """The answer of `update --json`, from one look."""
+def look(setup: own.Setup, state: settle.State, question: Optional[asking.Question] = None) -> Dict[str, Any]:
+    """The answer of `update --json` for a state just read; systemd is asked now, unless the question was put earlier."""
     product = setup.product
-    state = host.read_state(product)
     version, sequence = running(state.slots, state.current or "")
-    unit = status.unit_of(question.answer())
+    unit = status.unit_of((question or asking.Question(product.unit)).answer())
     seen = status.Host(version, sequence, unit, lock.holder(product), setup.problems)
     return status.as_json(product, state, host.clock(), seen)

@@ -233,8 +233,3 @@ def confirm(product: products.Product, seen: Look) -> None:
 def apply(product: products.Product, plan: ops.Plan, name: str) -> None:
     """Carry out a plan that needs no source (the lock must be held)."""
     effects.executor_for(product, {}).apply(plan, name)
-
-
-def floor(product: products.Product, seen: Look) -> int:
-    """The effective floor of this host."""
-    return max(product.base_floor, seen.state.update.floor)

@@ -20,7 +20,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from slotcore import plans, settle
+from slotcore import settle
 from slotward import answers, build_info, host, looking, own
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Node:
             return host.uptime_s() + left
         if found.action is not settle.Action.NONE:
             log(NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")
-        elif plans.plan_tidy(product, state, host.names(product)):
+        elif settle.leftovers(state, host.names(product)):
             log(NOTICE, f"an update that was cut short has left files in {product.slots_dir}: removing them")
         else:
             return None
@@ -183,7 +183,7 @@ class Node:
         }
         try:
             setup = own.load(self._setup.config_path)
-            return dict(looking.look(setup, looking.ask(setup.product.unit)), running=running)
+            return dict(looking.look(setup, host.read_state(setup.product)), running=running)
         except OSError as error:
             return dict(answers.base(self._setup.product.name, "failed", message=str(error)), running=running)
 

@@ -10,11 +10,6 @@ from slotcore import config as configs
 from slotcore import product as products
 from slotward import build_info, host
 
-NAME = "slotward"
-UNIT = "slotward.service"
-CONFIG = "/etc/slotward/config.toml"
-GUARD_DIR = "/usr/local/lib/slotward"
-
 
 class Setup(NamedTuple):
     """A product with the configuration it came from; `problems` refuse updates and nothing else (I8)."""
@@ -29,7 +24,7 @@ def read_config(path: str) -> Tuple[configs.Config, Tuple[str, ...]]:
     """The configuration to run with, and why updates are refused, if they are. Never raises for what it reads."""
     try:
         text = host.read_bytes(path)
-        if text is None and path != CONFIG:
+        if text is None and path != build_info.CONFIG:
             return configs.unreadable(path, "there is no such file")  # somebody named it, so somebody meant it
         return configs.load(text, path)
     except OSError as error:
@@ -39,8 +34,8 @@ def read_config(path: str) -> Tuple[configs.Config, Tuple[str, ...]]:
 def product_of(config: configs.Config) -> products.Product:
     """The agent itself, as `config` describes it."""
     return products.Product(
-        name=NAME,
-        unit=UNIT,
+        name=build_info.NAME,
+        unit=build_info.UNIT,
         entrypoint=config.entrypoint,
         slots_dir=config.slots_dir,
         pins=config.release_pins,

@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-from slotcore import checks, codes, plans, records, semver, settle
+from slotcore import checks, codes, plans, records, semver, settle, status
 from slotcore import product as products
 from slotward import build_info, host, manager, own
 
@@ -82,6 +82,16 @@ def built_in(path: str) -> Tuple[str, int]:
     if not (semver.is_version(version) and 0 <= sequence <= records.MAX_INT):
         return "unknown", 0  # these go into records, which hold nothing else
     return version, sequence
+
+
+def open_program(path: str) -> Tuple[int, records.SlotRecord]:
+    """A descriptor of a program that root may take into a slot, and what the bytes behind it say they are."""
+    from slotward import adoption
+
+    descriptor = adoption.open_adoptable(path)
+    here = f"/proc/self/fd/{descriptor}"
+    version, sequence = built_in(here)
+    return descriptor, records.SlotRecord(version, sequence, digest_of(here), os.fstat(descriptor).st_size)
 
 
 def running_version(product: products.Product, state: settle.State) -> Tuple[Optional[str], Optional[str]]:
@@ -165,7 +175,7 @@ def _facts(setup: own.Setup, seen: manager.Look, target: checks.Target, running:
         product=product.name,
         platform=this_platform(),
         running_version=running,
-        floor=max(product.base_floor, update.floor),
+        floor=status.floor_of(product, seen.state),
         failed={entry.version: (entry.code, entry.why) for entry in update.failed},
         pins=product.pins,
         threshold=product.threshold,

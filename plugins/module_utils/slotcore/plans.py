@@ -20,8 +20,6 @@ from . import trial as trials
 STAGED = "staged"
 ENTRYPOINT = "entrypoint"
 
-_OWN_NAMES = ("trial.log", "trial.sources")
-
 
 class End(NamedTuple):
     """How a trial ends: its code, a sentence, and when (seconds since 1970)."""
@@ -69,7 +67,7 @@ def plan_adopt(product: products.Product, state: settles.State, record: records.
     slot = free_slot(state)
     floor = max(state.update.floor, product.base_floor, record.sequence)
     update = state.update._replace(floor=floor)
-    leftovers = ops.unlink_durably(product.slots_dir, *_OWN_NAMES, "back") if state.back or state.log else ()
+    leftovers = ops.unlink_durably(product.slots_dir, *settles.TRIAL_NAMES, "back") if state.back or state.log else ()
     return (
         leftovers
         + _fill(product, state, slot, record, source)
@@ -138,7 +136,7 @@ def plan_finish_confirm(
         ops.unlink_durably(product.slots_dir, "back")
         + ops.write_durably(product.path("update.json"), records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
-        + ops.unlink_durably(product.slots_dir, "trial.confirm", *_OWN_NAMES)
+        + ops.unlink_durably(product.slots_dir, "trial.confirm", *settles.TRIAL_NAMES)
     )
 
 
@@ -183,7 +181,7 @@ def plan_finish_revert(
     restarted = (ops.Restart(),) if moved else ()
     if state.broken is not None:
         return moved + restarted
-    tidied = ops.unlink_durably(product.slots_dir, "trial.revert", *_OWN_NAMES, "back")
+    tidied = ops.unlink_durably(product.slots_dir, "trial.revert", *settles.TRIAL_NAMES, "back")
     return moved + restarted + _record_end(product, state, trial, end) + tidied
 
 
@@ -209,18 +207,10 @@ def plan_abandon(product: products.Product, state: settles.State, trial: Optiona
     noted: ops.Plan = ()
     if state.broken is None:
         noted = _record_end(product, state, trial, end._replace(code=codes.NEVER_STARTED))
-    return noted + ops.unlink_durably(product.slots_dir, "trial", *_OWN_NAMES, "back")
-
-
-def _is_leftover(name: str) -> bool:
-    """A temporary of ours or of the guard, or what belongs to a trial; asked only when there is no trial."""
-    return name.endswith(".tmp") or name.startswith(".trial.") or name in ("back", *_OWN_NAMES)
+    return noted + ops.unlink_durably(product.slots_dir, "trial", *settles.TRIAL_NAMES, "back")
 
 
 def plan_tidy(product: products.Product, state: settles.State, names: Sequence[str]) -> ops.Plan:
-    """Remove, of the `names` in the slots directory, what a cut left there; nothing while a trial or damage may need it."""
-    records_there = (state.trial, state.confirm, state.revert) != (None, None, None)
-    found = sorted(filter(_is_leftover, names))
-    if records_there or state.broken is not None or state.current != state.good or not found:
-        return ()
-    return ops.unlink_durably(product.slots_dir, *found)
+    """Remove, of the `names` in the slots directory, what a cut left there."""
+    found = settles.leftovers(state, names)
+    return ops.unlink_durably(product.slots_dir, *found) if found else ()

@@ -12,11 +12,14 @@ Rules:
 from __future__ import annotations
 
 import enum
-from typing import Mapping, NamedTuple, Optional, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import codes, records
 from . import product as products
 from . import trial as trials
+
+TRIAL_NAMES = ("trial.log", "trial.sources")
+"""What belongs to a trial beside its record and `back`."""
 
 
 class Clock(NamedTuple):
@@ -135,3 +138,16 @@ def new_slot(state: State, trial: Optional[trials.Trial]) -> Optional[str]:
     if state.good is None:
         return None
     return products.other_slot(state.good)
+
+
+def _is_leftover(name: str) -> bool:
+    """A temporary of ours or of the guard, or what belongs to a trial; asked only when there is no trial."""
+    return name.endswith(".tmp") or name.startswith(".trial.") or name in ("back", *TRIAL_NAMES)
+
+
+def leftovers(state: State, names: Sequence[str]) -> Tuple[str, ...]:
+    """Of the `names` in the slots directory, what a cut left there; none while a trial or damage may need it."""
+    records_there = (state.trial, state.confirm, state.revert) != (None, None, None)
+    if records_there or state.broken is not None or state.current != state.good:
+        return ()
+    return tuple(sorted(filter(_is_leftover, names)))

@@ -25,9 +25,6 @@ class Unit(NamedTuple):
     restarts: int = 0
 
 
-UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts")
-
-
 def unit_of(shown: Mapping[str, str]) -> Unit:
     """The unit's state from systemd's properties; unknown where systemd did not answer."""
     return Unit(
