@@ -85,7 +85,7 @@ def test_a_retryable_error_carries_code_and_text() -> None:
 def test_a_broken_record_names_the_file() -> None:
     """And what is wrong with it."""
     error = codes.BrokenRecord("/opt/x/update.json", "empty")
-    assert (error.code, error.file, error.why) == ("broken-record", "/opt/x/update.json", "empty")
+    assert (error.code, error.file, error.why) == ("record-broken", "/opt/x/update.json", "empty")
     assert error.text == str(error) == "/opt/x/update.json: empty"
 
 

@@ -146,7 +146,7 @@ def test_I8_what_is_broken_is_named_and_the_rest_is_still_shown() -> None:
     torn = state()._replace(broken=("/slots/update.json", "it is not JSON"))
     shown = answer(torn, IN_TIME, wrong)
     assert (shown["code"], shown["broken"]) == (
-        codes.BROKEN_RECORD,
+        codes.RECORD_BROKEN,
         {"file": "/slots/update.json", "why": "it is not JSON"},
     )
     assert shown["version"] == "1.0.0"

@@ -190,10 +190,10 @@ def test_i3_a_broken_record_refuses_updates_and_the_daemon_runs_on(
     node.waits(lambda: node.running() == "1.1.0", 10, "the daemon runs")
     before = node.sh(LOOK), node.unit()
     for answer in (node.begin(v120), node.slotward("update", "--clear-failed"), node.slotward("setup")):
-        assert (answer.exit, answer.code) == (5, "broken-record"), answer
+        assert (answer.exit, answer.code) == (5, "record-broken"), answer
     shown = node.update()
     file = "good" if "good" in what else what.split()[1]
-    assert (shown["code"], shown["broken"]["file"]) == ("broken-record", f"{nodes.SLOTS}/{file}")
+    assert (shown["code"], shown["broken"]["file"]) == ("record-broken", f"{nodes.SLOTS}/{file}")
     state, said, run = node.doctor()["slots" if file == "good" else "records"]
     assert state == "fail"
     assert said.startswith(f"{nodes.SLOTS}/{file}")

@@ -54,8 +54,24 @@ EXPIRED = _code("expired", REFUSAL, "the manifest has expired")
 NO_ARTIFACT = _code("no-artifact", REFUSAL, "no artifact for this platform has the target's SHA-256")
 ARTIFACT_TOO_LARGE = _code("artifact-too-large", REFUSAL, "the artifact is larger than this host takes")
 CHANNEL_NOT_ALLOWED = _code("channel-not-allowed", REFUSAL, "the manifest's channel is not one that this host takes")
+WRONG_CHANNEL = _code("wrong-channel", REFUSAL, "the manifest is on another channel than was asked for")
+WRONG_KIND = _code("wrong-kind", REFUSAL, "the artifact is of a kind that this product does not take")
+WITHDRAWN = _code("withdrawn", REFUSAL, "the release was withdrawn by a signed notice")
 BELOW_MIN_FROM = _code("below-min-from", REFUSAL, "the running version must pass a stepping stone first")
+UPDATES_DISABLED = _code("updates-disabled", REFUSAL, "the host's configuration has updates off")
+BELOW_MIN_VERSION = _code("below-min-version", REFUSAL, "older than the oldest version that this host takes")
+TOO_FAR_BACK = _code("too-far-back", REFUSAL, "more minor versions back than this host goes")
+OTHER_MAJOR = _code("other-major", REFUSAL, "another major version than the one that runs")
+SEQUENCE_NOT_NEWER = _code("sequence-not-newer", REFUSAL, "this host takes only sequences above its floor")
+KEYS_EXPIRED = _code("keys-expired", REFUSAL, "the key set that this host trusts has expired")
 BAD_TARGET = _code("bad-target", REFUSAL, "the target file is not what the control side may send")
+
+# Signed documents beside the manifest: key sets, permits, withdrawals.
+BAD_DOCUMENT = _code("bad-document", REFUSAL, "the signed document has another shape than the format allows")
+KEYS_NOT_NEWER = _code("keys-not-newer", REFUSAL, "the key set's sequence is not above that of the one in use")
+NOT_PERMITTED = _code("not-permitted", REFUSAL, "the permit is not for this host, product or release")
+PERMIT_USED = _code("permit-used", REFUSAL, "the permit was used on this host already")
+FLOOR_UNPROVEN = _code("floor-unproven", REFUSAL, "nothing proves the floor, so an operator must say it")
 
 # Making releases.
 BAD_KEY = _code("bad-key", REFUSAL, "a key file cannot be used: format, kind, passphrase or not part of the release")
@@ -82,6 +98,9 @@ NOT_EXECUTABLE = _code("not-executable", REFUSAL, "the file is not a program tha
 WRONG_MACHINE = _code("wrong-machine", REFUSAL, "the program is for another kind of machine")
 NO_INTERPRETER = _code("no-interpreter", REFUSAL, "the interpreter that the program names is not on this host")
 SMOKE_TEST_FAILED = _code("smoke-test-failed", REFUSAL, "the staged program did not answer its version as it should")
+BAD_ARCHIVE = _code("bad-archive", REFUSAL, "the archive holds what is never unpacked, or is damaged")
+NO_LABEL = _code("no-label", REFUSAL, "SELinux is on and the slot could not be given its label")
+ALLOW_LIST = _code("allow-list", REFUSAL, "an allow-list of programs would not let the new release start")
 NO_SPACE = _code("no-space", RETRYABLE, "not enough free space or inodes")
 NOEXEC = _code("noexec", REFUSAL, "programs cannot run from the slots directory")
 READ_ONLY = _code("read-only", REFUSAL, "the filesystem of the slots is read-only")
@@ -103,7 +122,8 @@ IN_PROGRESS = _code("in-progress", RETRYABLE, "another command holds the lock")
 TRIAL_PENDING = _code("trial-pending", RETRYABLE, "a trial is pending and must end first")
 SYSTEMD_FAILED = _code("systemd-failed", RETRYABLE, "systemd refused what it was asked or gave no answer in time")
 DOWNLOAD_FAILED = _code("download-failed", RETRYABLE, "the download did not succeed")
-BROKEN_RECORD = _code("broken-record", BROKEN, "a record on the host is missing, torn or damaged")
+RECORD_BROKEN = _code("record-broken", BROKEN, "a record on the host is missing, torn or damaged")
+AUDIT_BROKEN = _code("audit-broken", BROKEN, "the audit log was changed or cut")
 BAD_CONFIG = _code("bad-config", BROKEN, "the configuration has errors")
 
 # What only the control side says.
@@ -169,7 +189,7 @@ class Retryable(Exception):
 class BrokenRecord(Exception):
     """A record that the floor or the slots depend on cannot be believed."""
 
-    code = BROKEN_RECORD
+    code = RECORD_BROKEN
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__("%s: %s" % (file, why))

@@ -119,7 +119,7 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
     shown, code = outcome.state_now(settlement, state.update, host.unit.active == "active")
     broken = state.broken
     if broken is not None:
-        code = codes.BROKEN_RECORD
+        code = codes.RECORD_BROKEN
     elif host.problems:
         code = codes.BAD_CONFIG
     return {

@@ -201,7 +201,7 @@ def test_a_configuration_from_the_future_says_nothing(
 def test_a_broken_record_is_told_and_nothing_fails(agent: Any, run_module: Any, say: Any, status: pathlib.Path) -> None:
     """I3, I8: the file and what is wrong with it."""
     broken = {"file": "/opt/slotward/slotward/update.json", "why": "it is torn"}
-    agent.says(update=[[0, seen(say, broken=broken, code="broken-record")]])
+    agent.says(update=[[0, seen(say, broken=broken, code="record-broken")]])
     node = run_module("node_info", executable=agent.path, config=str(status))
     assert "failed" not in node
     assert node["reason"] == "/opt/slotward/slotward/update.json: it is torn"

@@ -84,7 +84,7 @@ def test_silence_is_bounded_when_nothing_is_known(flow: Any) -> None:
         ("rollback-failed", "deadline-passed"),
         ("abandoned", "never-started"),
         ("refused", "wrong-trial"),
-        ("refused", "broken-record"),
+        ("refused", "record-broken"),
     ],
 )
 def test_an_end_is_an_end(flow: Any, state: str, code: str) -> None:

@@ -91,7 +91,7 @@ OUTCOMES = [
     (0, "trial", "not-confirmed", True),
     (3, "refused", "below-floor", False),
     (4, "failed", "in-progress", False),
-    (5, "refused", "broken-record", False),
+    (5, "refused", "record-broken", False),
     (6, "rolled-back", "crash-loop", True),
     (1, "failed", "not-root", False),
 ]
