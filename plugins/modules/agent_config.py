@@ -98,6 +98,29 @@ options:
       proxy:
         description: Proxy for downloads.
         type: str
+      enabled:
+        description: Take updates at all. With V(false) every update is refused, and a trial that is pending still ends as it would.
+        type: bool
+      allowed_channels:
+        description: The channels whose releases the host takes, 1 to 8.
+        type: list
+        elements: str
+      min_version:
+        description: The oldest version that the host takes.
+        type: str
+      rollback_grace:
+        description: How many minor versions below the running one the host goes back, 0 to 100.
+        type: int
+      same_major:
+        description: Take only releases of the running major version.
+        type: bool
+      strict_sequence:
+        description: Take only releases whose sequence is above the host's floor.
+        type: bool
+      mirrors:
+        description: Where else the files of a release are, tried in order, as C(<base>/<product>/<version>/<file>).
+        type: list
+        elements: str
 """
 
 EXAMPLES = r"""
@@ -151,6 +174,13 @@ UPDATE_OPTIONS: Dict[str, Dict[str, Any]] = {
     "allow_http": {"type": "bool"},
     "ca_file": {"type": "str"},
     "proxy": {"type": "str", "no_log": True},  # it may hold a password
+    "enabled": {"type": "bool"},
+    "allowed_channels": {"type": "list", "elements": "str"},
+    "min_version": {"type": "str"},
+    "rollback_grace": {"type": "int"},
+    "same_major": {"type": "bool"},
+    "strict_sequence": {"type": "bool"},
+    "mirrors": {"type": "list", "elements": "str"},
 }
 OPTIONS = {
     "path": {"type": "path", "default": CONFIG},

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from slotcore import config
+from slotcore import product as products
 from slotward import build_info, own
 
 
@@ -47,3 +48,15 @@ def test_in_use_only_the_good_release_counts(
     (slots / "current").symlink_to("b")
     (slots / "good").symlink_to("a")
     assert floor(settings, monkeypatch, slots / program) == expected
+
+
+def test_the_policy_and_the_mirrors_come_from_the_configuration() -> None:
+    """Each key of the policy reaches the product, and what is not set has the key's default."""
+    text = (
+        '[update]\nenabled = false\nallowed_channels = "beta,lts"\nmin_version = "1.2.0"\nrollback_grace = 4\n'
+        'same_major = true\nstrict_sequence = true\nmirrors = "https://x.example/a"\n'
+    )
+    product = own.product_of(config.check(text, "f"))
+    assert product.policy == products.Policy(False, ("beta", "lts"), "1.2.0", 4, True, True)
+    assert product.mirrors == ("https://x.example/a",)
+    assert own.product_of(config.load(None, "f")[0]).policy == products.Policy()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slotcore import codes, config, config_keys, keys, toml_edit
+from slotcore import codes, config, config_keys, keys, manifest, toml_edit
 
 PINS = ["sha256/" + base64.b64encode(bytes([number]) * 32).decode() for number in range(3)]
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "design" / "configuration.md"
@@ -33,6 +33,13 @@ DEFAULTS = config.Config(
     allow_http=False,
     ca_file=None,
     proxy=None,
+    enabled=True,
+    allowed_channels=("stable",),
+    min_version=None,
+    rollback_grace=1,
+    same_major=False,
+    strict_sequence=False,
+    mirrors=(),
 )
 FULL = """
 data_dir = "/srv/data"
@@ -53,6 +60,13 @@ adopt = true
 allow_http = true
 ca_file = "/etc/ssl/own.pem"
 proxy = "http://user:pass@proxy.example:3128/"
+enabled = false
+allowed_channels = "beta, lts/2026-a"
+min_version = "1.2.3-rc.1"
+rollback_grace = 100
+same_major = true
+strict_sequence = true
+mirrors = "https://one.example/releases, http://[::1]:8080"
 """ % (PINS[0], PINS[1])
 
 
@@ -83,6 +97,13 @@ def test_every_key_is_read() -> None:
         allow_http=True,
         ca_file="/etc/ssl/own.pem",
         proxy="http://user:pass@proxy.example:3128/",
+        enabled=False,
+        allowed_channels=("beta", "lts/2026-a"),
+        min_version="1.2.3-rc.1",
+        rollback_grace=100,
+        same_major=True,
+        strict_sequence=True,
+        mirrors=("https://one.example/releases", "http://[::1]:8080"),
     )
     assert all(left != right for left, right in zip(loaded, DEFAULTS))
 
@@ -95,7 +116,7 @@ def test_the_table_and_the_fields_are_the_same_list() -> None:
 
 def test_empty_strings_unset_what_is_optional() -> None:
     """A template may write an empty value for a key without a default."""
-    text = '[update]\nrelease_pins = ""\nca_file = ""\nproxy = ""\n'
+    text = '[update]\nrelease_pins = ""\nca_file = ""\nproxy = ""\nmin_version = ""\nmirrors = ""\n'
     assert config.check(text, "f") == DEFAULTS
 
 
@@ -103,7 +124,46 @@ UPDATE_KEYS = ", ".join(key.name for key in config.KEYS if key.section)
 PATH = "an absolute path without . or .. or unusual characters"
 SOURCES = 'a comma-separated list out of controller, gateway, probe, found "" (each at most once, at least one)'
 PIN_FORM = 'a comma-separated list of sha256/ and the base64 of 32 bytes, found "sha256/AA=="'
+CHANNELS = "a comma-separated list of channels (1 to 32 letters, digits, _, / and -), 1 to 8 of them"
+MIRRORS = "a comma-separated list of https:// addresses (without credentials, query or fragment), 0 to 8 of them"
 PROBLEMS: List[Tuple[str, str]] = [
+    *(
+        (
+            "[update]\nallowed_channels = '%s'" % value,
+            'f:2: [update] allowed_channels: expected %s, found "%s" (each at most once)' % (CHANNELS, value),
+        )
+        for value in ("", "a,", "a,a", "a b", "-a", "a.b", "b" * 33, "a,b,c,d,e,f,g,h,i", "a;b")
+    ),
+    *(
+        (
+            "[update]\nmirrors = '%s'" % value,
+            "f:2: [update] mirrors: expected %s, found something else" % MIRRORS,
+        )
+        for value in (
+            "https://user:secret@x.example",
+            "https://x.example/?a=b",
+            "https://x.example/#a",
+            "https://x.example//a",
+            "https://x.example:0",
+            "https://x.example:65536",
+            "https:///a",
+            "ftp://x.example",
+            "x.example",
+            "https://x.example,",
+            "https://x.example,https://x.example",
+            "https://x.example/" + "a" * 1024,
+            ",".join("https://x%d.example" % number for number in range(9)),
+        )
+    ),
+    (
+        '[update]\nmirrors = "http://x.example"',
+        "f: [update] mirrors has an http:// address: make it https:// or set allow_http",
+    ),
+    ('[update]\nmin_version = "v1"', 'f:2: [update] min_version: expected a semantic version, found "v1"'),
+    ("[update]\nmin_version = 1", "f:2: [update] min_version: expected a semantic version, found 1"),
+    ("[update]\nrollback_grace = 101", "f:2: [update] rollback_grace: expected an integer from 0 to 100, found 101"),
+    ("[update]\nrollback_grace = -1", "f:2: [update] rollback_grace: expected an integer from 0 to 100, found -1"),
+    ('[update]\nenabled = "no"', 'f:2: [update] enabled: expected true or false, found "no"'),
     ("x = 1", "f:1: x: unknown key, expected one of data_dir, socket_path, log_level"),
     ("[update]\nx = 1", "f:2: [update] x: unknown key, expected one of %s" % UPDATE_KEYS),
     ("adopt = true", "f:1: adopt: unknown key here, it belongs into [update]"),
@@ -253,6 +313,23 @@ def test_what_is_a_pin_here_is_one_where_signatures_are_checked(text: str) -> No
     assert (not config.load(toml_edit.render({"update": {"release_pins": text}}), "f")[1]) == expected
 
 
+@given(st.text("aZ09_-/.+ ,", max_size=34))
+@example("a" * 32)
+@example("a" * 33)
+def test_what_is_a_channel_here_is_one_in_a_manifest(text: str) -> None:
+    """Two places know a channel's form (the manifest's reader is too slow to load for every command), and they agree."""
+    expected = manifest.CHANNEL.fullmatch(text.strip(" ")) is not None
+    if "," not in text:
+        assert (not config.load(toml_edit.render({"update": {"allowed_channels": text}}), "f")[1]) == expected
+
+
+@pytest.mark.parametrize("port", [1, 80, 9999, 10000, 59999, 60000, 65399, 65499, 65529, 65535])
+def test_a_mirror_may_have_any_port(port: int) -> None:
+    """Each part of the range is taken."""
+    base = "https://x.example:%d/a" % port
+    assert config.check('[update]\nmirrors = "%s"' % base, "f").mirrors == (base,)
+
+
 @given(st.binary(max_size=200))
 def test_i8_load_never_raises(raw: bytes) -> None:
     """I8: whatever the file holds, the daemon gets a configuration."""
@@ -281,7 +358,7 @@ def test_what_load_answers_is_within_the_bounds(given_values: Dict[str, object])
             assert key.low <= value <= key.high
         elif key.kind is config_keys.Kind.FLAG:
             assert isinstance(value, bool)
-        elif key.kind in (config_keys.Kind.NAMES, config_keys.Kind.PINS):
+        elif key.kind in config_keys.LISTS:
             assert isinstance(value, tuple)
         else:
             assert value is None or isinstance(value, str)

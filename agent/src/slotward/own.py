@@ -48,6 +48,8 @@ def product_of(config: configs.Config) -> products.Product:
         smoke_argv=("version",) if config.smoke_test else (),
         adopt=config.adopt,
         status_socket=config.socket_path,
+        policy=products.Policy._make(getattr(config, field) for field in products.Policy._fields),
+        mirrors=config.mirrors,
     )
 
 

@@ -47,6 +47,13 @@ class Config(NamedTuple):
     allow_http: bool
     ca_file: Optional[str]
     proxy: Optional[str]
+    enabled: bool
+    allowed_channels: Tuple[str, ...]
+    min_version: Optional[str]
+    rollback_grace: int
+    same_major: bool
+    strict_sequence: bool
+    mirrors: Tuple[str, ...]
 
 
 KEYS: Tuple[Key, ...] = (
@@ -109,6 +116,27 @@ KEYS: Tuple[Key, ...] = (
         "PEM file of the authorities to believe for downloads, instead of the system's",
     ),
     Key(UPDATE, "proxy", Kind.PROXY, None, "proxy for downloads; the environment's are never used"),
+    Key(
+        UPDATE,
+        "enabled",
+        Kind.FLAG,
+        True,
+        "take updates at all; false is a hold, and a trial that is pending still ends",
+    ),
+    Key(UPDATE, "allowed_channels", Kind.CHANNELS, ("stable",), "the channels whose releases this host takes", 1, 8),
+    Key(UPDATE, "min_version", Kind.VERSION, None, "the oldest version that this host takes"),
+    Key(UPDATE, "rollback_grace", Kind.INTEGER, 1, "minor versions below the running one that may be taken", 0, 100),
+    Key(UPDATE, "same_major", Kind.FLAG, False, "take only releases of the running major version"),
+    Key(UPDATE, "strict_sequence", Kind.FLAG, False, "take only releases whose sequence is above the floor"),
+    Key(
+        UPDATE,
+        "mirrors",
+        Kind.URLS,
+        (),
+        "where else the files of a release are, tried in order: `<base>/<product>/<version>/<file>`",
+        0,
+        8,
+    ),
 )
 _BY_NAME: Dict[Tuple[str, str], Key] = {(key.section, key.name): key for key in KEYS}
 _SECTIONS = tuple(dict.fromkeys(key.section for key in KEYS))
@@ -185,6 +213,8 @@ def _disagreements(config: Config) -> Iterator[Tuple[Set[str], str]]:
             "[update] settle_s is %d and trial_length_s is %d, so no trial could pass: set a shorter settle_s"
             % (config.settle_s, config.trial_length_s),
         )
+    if not config.allow_http and any(base.startswith("http:") for base in config.mirrors):
+        yield {"mirrors", "allow_http"}, "[update] mirrors has an http:// address: make it https:// or set allow_http"
     paths = (
         ("slots_dir", config.slots_dir, "data_dir", config.data_dir),
         ("entrypoint", config.entrypoint, "data_dir", config.data_dir),

@@ -7,7 +7,7 @@ Rules:
 * A check answers the end of a sentence that names the value and what was expected, or nothing; it never raises.
 * Paths are plain enough to stand in a unit file, an environment file and a shell word as they are.
 * Lists are comma-separated strings, since the language has no arrays.
-* A proxy may carry a password, so its value is never shown.
+* A proxy may carry a password, so its value is never shown; nor is that of a mirror, which must not.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from . import toml
 Setting = Union[str, int, bool, Tuple[str, ...], None]
 
 MAX_PATH = 1024
+MAX_CHANNEL = 32
+MAX_URL = 1024
 
 _PATH = re.compile(r"(?:/[A-Za-z0-9_+=:@,.-]+)+\Z")
 _PIN = re.compile(r"sha256/[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=\Z")
@@ -37,6 +39,12 @@ class Kind(enum.Enum):
     NAMES = "a comma-separated list out of"
     PINS = "a comma-separated list of sha256/ and the base64 of 32 bytes"
     PROXY = "http://host:port or https://host:port"
+    CHANNELS = "a comma-separated list of channels (1 to 32 letters, digits, _, / and -)"
+    VERSION = "a semantic version"
+    URLS = "a comma-separated list of https:// addresses (without credentials, query or fragment)"
+
+
+LISTS = (Kind.PINS, Kind.NAMES, Kind.CHANNELS, Kind.URLS)
 
 
 class Key(NamedTuple):
@@ -54,7 +62,7 @@ class Key(NamedTuple):
 
 def setting(key: Key, value: toml.Value) -> Setting:
     """The value as the program uses it; an empty string is the same as no optional value."""
-    if key.kind in (Kind.PINS, Kind.NAMES):
+    if key.kind in LISTS:
         return split_names(str(value))
     return value if value != "" else key.default
 
@@ -76,6 +84,8 @@ def describe(key: Key) -> str:
     """What a key's value may be, in words."""
     if key.kind is Kind.INTEGER:
         return "%s from %d to %d" % (key.kind.value, key.low, key.high)
+    if key.kind in (Kind.CHANNELS, Kind.URLS):
+        return "%s, %d to %d of them" % (key.kind.value, key.low, key.high)
     return "%s %s" % (key.kind.value, ", ".join(key.choices)) if key.choices else key.kind.value
 
 
@@ -131,6 +141,33 @@ def _proxy(key: Key, value: toml.Value) -> str:
     return "" if not value or _PROXY.match(str(value)) else "expected %s, found something else" % describe(key)
 
 
+def _channels(key: Key, value: toml.Value) -> str:
+    return _listed(key, value, r"[A-Za-z0-9][A-Za-z0-9_/-]{0,%d}" % (MAX_CHANNEL - 1))
+
+
+def _version(key: Key, value: toml.Value) -> str:
+    from . import semver  # its pattern costs every start, and few set this
+
+    return "" if not value or semver.is_version(str(value)) else _expected(key, value)
+
+
+def _urls(key: Key, value: toml.Value) -> str:
+    """The values are not shown: an address that is refused may be one with a password in it."""
+    port = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+    host = r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::(?:%s))?" % port
+    wrong = _listed(key, value, r"(?=.{1,%d}\Z)https?://%s(?:/[A-Za-z0-9._~%%+=:@-]+)*/?" % (MAX_URL, host))
+    return "expected %s, found something else" % describe(key) if wrong else ""
+
+
+def _listed(key: Key, value: toml.Value, pattern: str) -> str:
+    """A list whose parts are distinct, as many as they may be, and each of one form."""
+    parts = split_names(str(value))
+    good = key.low <= len(parts) <= key.high and len(set(parts)) == len(parts)
+    if good and all(re.fullmatch(pattern, part) for part in parts):
+        return ""
+    return _expected(key, value) + " (each at most once)"
+
+
 _CHECKS: Dict[Kind, Callable[[Key, toml.Value], str]] = {
     Kind.PATH: _path,
     Kind.INTEGER: _integer,
@@ -139,6 +176,9 @@ _CHECKS: Dict[Kind, Callable[[Key, toml.Value], str]] = {
     Kind.NAMES: _names,
     Kind.PINS: _pins,
     Kind.PROXY: _proxy,
+    Kind.CHANNELS: _channels,
+    Kind.VERSION: _version,
+    Kind.URLS: _urls,
 }
 
 

@@ -56,7 +56,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,254}")
 _PLATFORM = re.compile(r"[a-z][a-z0-9]{0,31}-[a-z0-9][a-z0-9_]{0,31}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
-_CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,31}")
+CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,31}")
 
 
 BadManifest = fields.BadField
@@ -132,7 +132,7 @@ def parse_body(data: bytes) -> Tuple[Manifest, object]:
         expires_at=found.time("expiresAt"),
         keys=tuple(_key(*item) for item in found.items("keys")),
         artifacts=tuple(_artifact(*item) for item in found.items("artifacts")),
-        channel=found.optional("channel", _CHANNEL, "1 to 32 letters, digits, _, / and -") or DEFAULT_CHANNEL,
+        channel=found.optional("channel", CHANNEL, "1 to 32 letters, digits, _, / and -") or DEFAULT_CHANNEL,
         min_from=found.version("minFrom") if "minFrom" in found else None,
     )
     _check_whole(body)

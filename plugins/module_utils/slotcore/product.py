@@ -9,13 +9,25 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 SLOTS = ("a", "b")
 
 DEFAULT_TRIAL_LENGTH_S = 120
 MIN_TRIAL_LENGTH_S = 5
 MAX_TRIAL_LENGTH_S = 3600
+
+
+class Policy(NamedTuple):
+    """Which releases root's configuration lets this product go to, beyond whom it trusts (releases.md, section 3)."""
+
+    enabled: bool = True
+    allowed_channels: Tuple[str, ...] = ("stable",)
+    min_version: Optional[str] = None
+    rollback_grace: int = 1
+    """Minor versions below the running one that may be taken."""
+    same_major: bool = False
+    strict_sequence: bool = False
 
 
 class Product(NamedTuple):
@@ -38,6 +50,9 @@ class Product(NamedTuple):
     adopt: bool = False
     status_socket: str = ""
     """A socket that answers with the daemon's own digest, or "" when it has none (I11)."""
+    policy: Policy = Policy()
+    mirrors: Tuple[str, ...] = ()
+    """Bases where else a release's files are: `<base>/<product>/<version>/<file>`."""
 
     def path(self, name: str) -> str:
         """The path of a link, slot or record in the slots directory."""
