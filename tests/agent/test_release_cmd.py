@@ -566,7 +566,10 @@ def test_verify_refuses_as_a_host_would(bench: Bench) -> None:
     bench.sign(0)
     pins = ("--pins", bench.pins())
     text = refused(verify(bench, *pins), codes.TOO_FEW_SIGNATURES)
-    assert text == "the release manifest has 1 of the 2 signatures by pinned keys that it needs"
+    assert text == (
+        "the release manifest has 1 of the 2 signatures by pinned keys that it needs (of toy 1.1.0; signed by %s)"
+        % bench.keys[0].public.kid
+    )
     bench.sign(1)
     assert verify(bench, *pins).status == 0
     text = refused(verify(bench, *pins, "--at", "2027-01-01T00:00:00Z"), codes.EXPIRED)

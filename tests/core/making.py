@@ -8,7 +8,7 @@ import functools
 import json
 from typing import Any, Dict, List, Sequence, Tuple
 
-from slotcore import canonical, checks, keys, signatures
+from slotcore import canonical, checks, documents, keys, signatures
 
 ISSUED = 1767225600
 NOW = ISSUED + 86400
@@ -16,6 +16,7 @@ EXPIRES_TEXT = "2027-01-01T00:00:00Z"
 EXPIRES = 1798761600
 SHA256 = "ab" * 32
 PLATFORM = "linux-amd64"
+MACHINE_ID = "0123456789abcdef0123456789abcdef"
 
 
 @functools.cache
@@ -66,14 +67,48 @@ def body(**changes: object) -> bytes:
     return canonical.encode(body_fields(**changes))
 
 
-def signature_fields(signed: bytes, by: keys.PrivateKey) -> Dict[str, object]:
+def document_fields(kind: documents.Kind, **changes: object) -> Dict[str, object]:
+    """A good body of a document other than a release, changed; a value of None takes the field away."""
+    own: Dict[str, Dict[str, object]] = {
+        documents.KEY_SET.type: {"sequence": 1, "expiresAt": EXPIRES_TEXT, "pins": list(pins()), "threshold": 2},
+        documents.PERMIT.type: {
+            "id": "0123456789abcdef",
+            "version": "1.0.0",
+            "sequence": 4,
+            "hosts": [MACHINE_ID],
+            "expiresAt": EXPIRES_TEXT,
+        },
+        documents.WITHDRAWAL.type: {"version": "1.1.0", "sequence": 5, "why": "loses mail"},
+    }
+    common: Dict[str, object] = {
+        "type": kind.type,
+        "spec": 1,
+        "product": "toy",
+        "issuedAt": "2026-01-01T00:00:00Z",
+        "keys": [key_fields(one.public) for one in three()],
+    }
+    found = {**common, **own[kind.type], **changes}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def document(kind: documents.Kind, **changes: object) -> bytes:
+    """The same as canonical bytes."""
+    return canonical.encode(document_fields(kind, **changes))
+
+
+def signature_fields(signed: bytes, by: keys.PrivateKey, kind: documents.Kind = documents.RELEASE) -> Dict[str, object]:
     """One signature of a body as the published form has it."""
-    return {"kid": by.public.kid, "sig": b64(by.sign(signatures.signed_bytes(signed)))}
+    return {"kid": by.public.kid, "sig": b64(by.sign(signatures.signed_bytes(signed, kind)))}
 
 
-def published(signed: bytes, by: Sequence[keys.PrivateKey] = (), extra: Sequence[object] = ()) -> bytes:
+def published(
+    signed: bytes,
+    by: Sequence[keys.PrivateKey] = (),
+    extra: Sequence[object] = (),
+    kind: documents.Kind = documents.RELEASE,
+) -> bytes:
     """The published form of a body, signed, with more signatures if wanted."""
-    found: List[object] = [*extra, *(signature_fields(signed, one) for one in by)]
+    found: List[object] = [*extra, *(signature_fields(signed, one, kind) for one in by)]
     return json.dumps({"manifest": b64(signed), "signatures": found}).encode()
 
 

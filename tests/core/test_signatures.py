@@ -51,14 +51,16 @@ def test_any_two_of_three_keys_are_enough(signers: Tuple[int, ...]) -> None:
 def test_too_few_signatures_are_counted_and_explained() -> None:
     """The sentence gives both numbers and what is wrong with each that does not count."""
     assert refused(making.published(BODY)) == codes.Refusal(
-        "too-few-signatures", "the release manifest has 0 of the 2 signatures by pinned keys that it needs"
+        "too-few-signatures",
+        "the release manifest has 0 of the 2 signatures by pinned keys that it needs (of toy 1.1.0)",
     )
     forged = {**making.signature_fields(BODY, KEYS[1]), "kid": KEYS[2].public.kid}
     foreign = making.signature_fields(BODY, making.key(9))
     text = refused(making.published(BODY, KEYS[:1], [forged, foreign])).text
     assert text == (
         "the release manifest has 1 of the 2 signatures by pinned keys that it needs "
-        "(%s: it does not verify; %s: the manifest lists no such key)" % (KEYS[2].public.kid, making.key(9).public.kid)
+        "(of toy 1.1.0; signed by %s; %s: it does not verify; %s: the document lists no such key)"
+        % (KEYS[0].public.kid, KEYS[2].public.kid, making.key(9).public.kid)
     )
 
 
@@ -94,7 +96,7 @@ def test_a_pinned_key_that_the_manifest_does_not_list_does_not_count() -> None:
     """The key comes from the manifest, the trust from the pin; both are needed."""
     body = making.body(keys=[making.key_fields(KEYS[0].public)])
     refusal = refused(making.published(body, KEYS[:2]))
-    assert "%s: the manifest lists no such key" % KEYS[1].public.kid in refusal.text
+    assert "%s: the document lists no such key" % KEYS[1].public.kid in refusal.text
 
 
 def test_the_key_id_is_only_a_name() -> None:

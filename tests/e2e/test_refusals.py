@@ -219,7 +219,7 @@ ROWS: dict[Callable[[Bench], Target], tuple[str, str]] = {
     bad_manifest: ("bad-manifest", "the release manifest is malformed: .*surprise.*"),
     too_few_signatures: (
         "too-few-signatures",
-        "the release manifest has 1 of the 2 signatures by pinned keys that it needs",
+        r"the release manifest has 1 of the 2 signatures by pinned keys that it needs \(of slotward 1\.1\.0; signed by .*\)",
     ),
     tampered: (
         "too-few-signatures",

@@ -125,18 +125,33 @@ def parse_body(data: bytes) -> Tuple[Manifest, object]:
     if found.integer("spec") != SPEC:
         raise found.bad("spec", "%d (a newer agent may read it)" % SPEC)
     body = Manifest(
-        product=found.matching("product", _PRODUCT, "1 to 64 of a-z, 0-9 and -, a letter first"),
+        product=product(found),
         version=found.version("version"),
         sequence=found.integer("sequence"),
         issued_at=found.time("issuedAt"),
         expires_at=found.time("expiresAt"),
-        keys=tuple(_key(*item) for item in found.items("keys")),
+        keys=listed_keys(found),
         artifacts=tuple(_artifact(*item) for item in found.items("artifacts")),
         channel=found.optional("channel", CHANNEL, "1 to 32 letters, digits, _, / and -") or DEFAULT_CHANNEL,
         min_from=found.version("minFrom") if "minFrom" in found else None,
     )
     _check_whole(body)
     return body, value
+
+
+def product(found: fields.Fields) -> str:
+    """The field `product` of any signed document."""
+    return found.matching("product", _PRODUCT, "1 to 64 of a-z, 0-9 and -, a letter first")
+
+
+def listed_keys(found: fields.Fields) -> Tuple[Key, ...]:
+    """The field `keys` of any signed document: 1 to 16 distinct keys that may sign it."""
+    keys = tuple(_key(*item) for item in found.items("keys"))
+    if not 1 <= len(keys) <= MAX_KEYS:
+        raise BadManifest("keys must be 1 to %d, not %d" % (MAX_KEYS, len(keys)))
+    fields.distinct("keys", "kid", [key.kid for key in keys])
+    fields.distinct("keys", "spki", [key.spki for key in keys])
+    return keys
 
 
 def alg_of(spki: bytes) -> Optional[str]:
@@ -162,12 +177,8 @@ def _check_whole(body: Manifest) -> None:
     if body.expires_at <= body.issued_at:
         times = (rfc3339.render(body.expires_at), rfc3339.render(body.issued_at))
         raise BadManifest("expiresAt %s is not after issuedAt %s" % times)
-    if not 1 <= len(body.keys) <= MAX_KEYS:
-        raise BadManifest("keys must be 1 to %d, not %d" % (MAX_KEYS, len(body.keys)))
     if not body.artifacts:
         raise BadManifest("artifacts must be at least one, not 0")
-    fields.distinct("keys", "kid", [key.kid for key in body.keys])
-    fields.distinct("keys", "spki", [key.spki for key in body.keys])
     fields.distinct("artifacts", "name", [artifact.name for artifact in body.artifacts])
 
 
