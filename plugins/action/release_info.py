@@ -11,6 +11,7 @@ from ansible_collections.slotward.fleet.plugins.module_utils import release_opti
 from ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue import PRODUCT
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 from ansible_collections.slotward.fleet.plugins.plugin_utils import releases
+from ansible_collections.slotward.fleet.plugins.plugin_utils import stones as stepping
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # ansible has no types
@@ -40,7 +41,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible has no types
     def _info(self, args: Dict[str, Any]) -> Dict[str, Any]:
         product = args["product"]
         if args["sha256"] is not None:
-            return releases.by_digest(args["release"], args["sha256"], product or PRODUCT, args["version"], args["url"])
+            found = releases.by_digest(
+                args["release"], args["sha256"], product or PRODUCT, args["version"], args["url"]
+            )
+            return dict(found, stones=[])
         release = releases.read(
             args["release"],
             pins=args["pins"] or (),
@@ -50,4 +54,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # ansible has no types
             allow_http=args["allow_http"],
             ca_file=args["ca_file"],
         )
-        return releases.describe(release, args["url"])
+        beside = stepping.find(release, args["pins"] or (), args["threshold"], args["allow_http"], args["ca_file"])
+        stones = [stepping.target(release, one, args["url"]) for one in beside]
+        return dict(releases.describe(release, args["url"]), stones=stones)

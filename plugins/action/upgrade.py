@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, upgrade_options
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, releases, remote
+from ansible_collections.slotward.fleet.plugins.plugin_utils import stones as stepping
 
 SWAP_BOUND_S = 120.0
 ASK_MARGIN_S = 30.0
@@ -42,10 +43,10 @@ class ActionModule(remote.RemoteAction):
         )[1]
         product = (args["target"] or {}).get("product") or args["product"]
         try:
-            self._target = self._read_target(args)
-            product = self._target["product"]
+            target, stones = self._read_target(args)
+            product = target["product"]
             self._params = dict(args, product=product)
-            result.update(self._upgrade(self.contact().platform))
+            result.update(self._upgrade(target, stones, self.contact().platform))
         except (codes.Refused, codes.Retryable) as error:
             state = "refused" if isinstance(error, codes.Refused) else "failed"
             result.update(flow.failure(product, state, error.code, error.text))
@@ -54,59 +55,86 @@ class ActionModule(remote.RemoteAction):
             result.update(flow.failure(product, "unknown", codes.UNREACHABLE, text))
         return result
 
-    def _read_target(self, args: Dict[str, Any]) -> Dict[str, Any]:
-        """The target to send, read from the release when it was not given."""
+    def _read_target(self, args: Dict[str, Any]) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+        """The target to send and its stepping stones, read from the release when they were not given."""
+        url = args["url"]
         if not args["target"]:
             product = args["product"] if "product" in self._task.args else None
-            release = releases.read(args["release"], args["pins"] or (), args["threshold"], product, args["version"])
-            return releases.target(release, args["url"])
+            pins, threshold = args["pins"] or (), args["threshold"]
+            release = releases.read(args["release"], pins, threshold, product, args["version"])
+            beside = stepping.find(release, pins, threshold)
+            return releases.target(release, url), [stepping.target(release, one, url) for one in beside]
         target: Dict[str, Any] = dict(args["target"])
         if args["version"] and target["version"] != args["version"]:
             text = "the target is %s %s, not %s" % (target["product"], target["version"], args["version"])
             raise codes.refused(codes.WRONG_VERSION, text)
-        return flow.from_url(target, args["url"]) if args["url"] else target
+        if not url:
+            return target, args["stones"]
+        places = [stepping.sibling(url, target["version"], one["version"]) for one in args["stones"]]
+        stones = [flow.from_url(one, place) if place else one for one, place in zip(args["stones"], places)]
+        return flow.from_url(target, url), stones
 
-    def _upgrade(self, platform: str) -> Dict[str, Any]:
-        word = json.dumps(ansible_glue.word_for(self._target, platform))
+    def _upgrade(self, target: Dict[str, Any], stones: List[Dict[str, Any]], platform: str) -> Dict[str, Any]:
+        """Straight to the target; or, for a host below its `minFrom`, over the stones, each confirmed before the next."""
+        result = self._one(target, platform)
+        if result["code"] != codes.BELOW_MIN_FROM or not stones:
+            return result
+        way = flow.way(self._node(), target, stones)
+        if isinstance(way, codes.Refusal):
+            return dict(result, reason=way.text, msg=way.text)
         if self._task.check_mode:
-            return self._planned(word)
+            return flow.planned_way(result, way)
+        done: List[Dict[str, Any]] = []
+        for one in way:
+            last = one is way[-1]
+            ended = self._one(one, platform, None if last else os.urandom(8).hex())
+            done.append(flow.step_of(one, ended["state"], ended["trial_id"]))
+            if last or ended["state"] not in flow.WELL or not self._params["confirm"]:
+                break
+        rest = [flow.step_of(one, flow.PLANNED) for one in way[len(done) :]]
+        return flow.walked(result, ended, done + rest)
+
+    def _one(self, target: Dict[str, Any], platform: str, trial_id: Optional[str] = None) -> Dict[str, Any]:
+        """One release: what would be done, staged, or switched to and seen through."""
+        word = json.dumps(ansible_glue.word_for(target, platform))
+        if self._task.check_mode:
+            return self._planned(target, word)
         words = flow.words(self._params)
         if self._params["push"]:
-            plan = self._planned(word)
+            plan = self._planned(target, word)
             if plan["failed"] and plan["code"] != codes.TRIAL_PENDING:
                 return plan
             if plan["artifact"]:
-                words += ["--src", self.push_artifact(self._target, platform)]
+                words += ["--src", self.push_artifact(target, platform)]
         if self._params["stage_only"]:
-            return flow.staged(self._params, self._target, self.agent(self._params, [*words, "--stage-only"], word))
-        return self._switch([*words, "--no-wait"], word)
+            return flow.staged(self._params, target, self.agent(self._params, [*words, "--stage-only"], word))
+        return self._switch(target, [*words, "--no-wait"], word, trial_id or self._params["id"] or os.urandom(8).hex())
 
-    def _planned(self, word: str) -> Dict[str, Any]:
+    def _planned(self, target: Dict[str, Any], word: str) -> Dict[str, Any]:
         """What prepare answers."""
         words = ["prepare", *flow.words(dict(self._params, smoke=True))[1:]]
-        return flow.planned(self._params, self._target, self.agent(self._params, words, word))
+        return flow.planned(self._params, target, self.agent(self._params, words, word))
 
-    def _switch(self, words: List[str], word: str) -> Dict[str, Any]:
+    def _switch(self, target: Dict[str, Any], words: List[str], word: str, trial_id: str) -> Dict[str, Any]:
         """Begin the trial, or find the one that an interrupted run began, and see it through."""
-        trial_id = self._params["id"] or os.urandom(8).hex()
         try:
             answer = self.agent(self._params, [*words, "--id", trial_id], word, SWAP_BOUND_S)
-            begun = flow.begun(self._params, self._target, answer)
+            begun = flow.begun(self._params, target, answer)
         except remote.Lost as error:
-            begun = flow.lost(self._target, trial_id, str(error))
+            begun = flow.lost(target, trial_id, str(error))
         if begun["code"] == codes.TRIAL_PENDING:
-            begun = flow.resumed(begun, self._node(), self._target)
+            begun = flow.resumed(begun, self._node(), target)
         if begun["state"] != flow.TRIAL and not flow.is_lost(begun):
             return begun
         if not self._params["confirm"]:
             return flow.merged(begun, begun, 0) if flow.is_lost(begun) else begun
-        return self._see_through(begun)
+        return self._see_through(target, begun)
 
     def _node(self) -> Dict[str, Any]:
         """What the host says of its state."""
         return self.agent(self._params, ["update"], bound_s=ASK_BOUND_S).data
 
-    def _see_through(self, begun: Dict[str, Any]) -> Dict[str, Any]:
+    def _see_through(self, target: Dict[str, Any], begun: Dict[str, Any]) -> Dict[str, Any]:
         """Connect anew and confirm, until the trial has ended or the time is over."""
         since = time.monotonic()
         watch = flow.Watch(begun, self._params["reconnect_s"], since)
@@ -115,7 +143,7 @@ class ActionModule(remote.RemoteAction):
             try:
                 answer = self._confirm(begun, watch.wait_s(time.monotonic()))
             except remote.Lost as error:
-                answer = flow.lost(self._target, begun["trial_id"], str(error))
+                answer = flow.lost(target, begun["trial_id"], str(error))
             step = watch.judge(answer, time.monotonic())
             if step.done:
                 return flow.merged(begun, answer, time.monotonic() - since)

@@ -31,4 +31,5 @@ INFO_KEYS = (
     "verified",
     "artifacts",
     "target",
+    "stones",
 )

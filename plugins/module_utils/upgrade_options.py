@@ -15,6 +15,7 @@ TARGET_OPTIONS: Dict[str, Dict[str, Any]] = {
     "manifest": {"type": "str", "required": True},
     "artifacts": {"type": "dict", "required": True},
     "directory": {"type": "str"},
+    "min_from": {"type": "str"},
 }
 
 UPGRADE_OPTIONS: Dict[str, Dict[str, Any]] = dict(
@@ -33,6 +34,7 @@ UPGRADE_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     confirm={"type": "bool", "default": True},
     reconnect_s={"type": "int"},
     id={"type": "str"},
+    stones={"type": "list", "elements": "dict", "default": [], "options": TARGET_OPTIONS},
 )
 EXCLUSIVE = [["release", "target"], ["push", "src"]]
 ONE_OF = [["release", "target"]]

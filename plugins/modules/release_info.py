@@ -167,6 +167,15 @@ target:
   returned: always
   type: dict
   sample: {"product": "slotward", "version": "1.1.0", "sequence": 2}
+stones:
+  description:
+    - The releases beside this one that a host below RV(min_from) may have to pass first, each as RV(target), the newest first. Each is
+      checked as this one is; one that does not pass or was withdrawn is left out. Empty for a release without C(minFrom).
+    - Behind a URL they are looked for in the catalogue, C(<base>/<product>/releases.json), which is not trusted for anything else.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -73,6 +73,9 @@ options:
       directory:
         description: Where the release lies on the controller, if it does.
         type: str
+      min_from:
+        description: The oldest version that the release takes over from, if it says.
+        type: str
   pins:
     description:
       - The pins of the release keys, C(sha256/<base64>). When they are given, the controller checks the manifest too, before any host
@@ -130,8 +133,43 @@ options:
     type: int
   id:
     description:
-      - The trial's id, 16 hexadecimal digits. Made by the controller when it is not given.
+      - The trial's id, 16 hexadecimal digits. Made by the controller when it is not given. On a way over stepping stones it is the
+        last one's.
     type: str
+  stones:
+    description:
+      - Releases that may be passed on the way to O(target), as RV(slotward.fleet.release_info#module:stones) has them. A host that is
+        below the release's C(minFrom) is taken over as few of them as possible, each of them confirmed before the next.
+      - With O(stage_only=true) the first of them is staged. With O(release) they are looked for beside it.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      product:
+        description: The product that is released.
+        type: str
+        required: true
+      version:
+        description: The version that is released.
+        type: str
+        required: true
+      sequence:
+        description: The release's sequence.
+        type: int
+      manifest:
+        description: The published manifest, as text.
+        type: str
+        required: true
+      artifacts:
+        description: For each platform the artifact's C(name), C(url), C(sha256) and C(size).
+        type: dict
+        required: true
+      directory:
+        description: Where the release lies on the controller, if it does.
+        type: str
+      min_from:
+        description: The oldest version that the release takes over from, if it says.
+        type: str
 seealso:
   - module: slotward.fleet.release_info
   - module: slotward.fleet.confirm
@@ -256,6 +294,14 @@ adopt:
   returned: always
   type: bool
   sample: false
+steps:
+  description:
+    - The way over stepping stones, each with C(version), C(state) and C(trial_id); the state is V(planned) for what was not done. Empty
+      when the host could go there directly.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 command:
   description: What the host would run for it.
   returned: always

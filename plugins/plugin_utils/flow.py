@@ -11,14 +11,15 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, steps
 
 CONFIRMED = "confirmed"
 TRIAL = "trial"
 UNKNOWN = "unknown"
+PLANNED = "planned"
 WELL = (CONFIRMED, "current", "ahead")
 
 GRACE_S = 15.0
@@ -65,6 +66,7 @@ def _shaped(params: Dict[str, Any], target: Dict[str, Any], answer: ansible_glue
     result = ansible_glue.shape(params, answer, to=target["version"], sequence=target["sequence"])
     result.update({key: answer.data.get(key) for key in ("artifact", "command")})
     result.update({key: bool(answer.data.get(key)) for key in ("reuse", "adopt")})
+    result["steps"] = []
     result["msg"] = ansible_glue.sentence(result, str(answer.data.get("message") or ""))
     result.update(failed=answer.failed, changed=bool(answer.data.get("changed")))
     return result
@@ -106,7 +108,7 @@ def failure(product: str, state: str, code: str, message: str, **known: Any) -> 
     """A failed result with every key, made on the controller."""
     answer = ansible_glue.broken(code, message, state)
     result = ansible_glue.shape({"product": product}, answer, **known)
-    result.update(artifact=None, command=None, reuse=False, adopt=False)
+    result.update(artifact=None, command=None, reuse=False, adopt=False, steps=[])
     result.update(failed=True, changed=False, msg=ansible_glue.sentence(result, message))
     return result
 
@@ -130,6 +132,46 @@ def resumed(refused: Result, node: Dict[str, Any], target: Dict[str, Any]) -> Re
     data = {"state": TRIAL, "code": codes.NOT_CONFIRMED, "trial": trial, "message": "an earlier run began this trial"}
     data.update({"from": trial["from"], "to": trial["to"], "sequence": trial["sequence"], "floor": node.get("floor")})
     return begun({"product": refused["product"]}, target, ansible_glue.Answer(0, data))
+
+
+def way(
+    node: Dict[str, Any], target: Dict[str, Any], stones: Sequence[Dict[str, Any]]
+) -> Union[List[Dict[str, Any]], codes.Refusal]:
+    """The targets to go through on this host, the wanted one last, or why there is no way."""
+    by_step = {_step(one): one for one in [*stones, target]}
+    running = str(node.get("version") or UNKNOWN)
+    found = steps.plan(running, int(node.get("floor") or 0), _step(target), [_step(one) for one in stones])
+    return found if isinstance(found, codes.Refusal) else [by_step[step] for step in found]
+
+
+def _step(target: Dict[str, Any]) -> steps.Step:
+    return steps.Step(target["version"], int(target.get("sequence") or 0), target.get("min_from"))
+
+
+def step_of(target: Dict[str, Any], state: str, trial_id: Optional[str] = None) -> Dict[str, Any]:
+    """One step of the way, as the result tells it."""
+    return {"version": target["version"], "state": state, "trial_id": trial_id}
+
+
+def planned_way(refused: Result, targets: Sequence[Dict[str, Any]]) -> Result:
+    """What check mode answers of a host that has to pass stepping stones: the refusal of the direct way is none then."""
+    result = dict(refused, failed=False, changed=True, state="idle", code=codes.OK, reason=None)
+    result["steps"] = [step_of(one, PLANNED) for one in targets]
+    result["msg"] = "by way of %s" % ", ".join(one["version"] for one in targets)
+    result["diff"] = ansible_glue.before_after(result["product"], result["from"], targets[-1]["version"])
+    return result
+
+
+def walked(refused: Result, last: Result, walk: List[Dict[str, Any]]) -> Result:
+    """The end of the way: what the last step answered, as one way from what ran before the first."""
+    moved = any(step["state"] == CONFIRMED for step in walk)
+    result = dict(last, steps=walk, changed=bool(last["changed"] or moved))
+    if moved:
+        before = refused["from"] or last["from"]
+        after = last["to"] if last["state"] in WELL else last["from"]
+        result["from"] = before
+        result["diff"] = ansible_glue.before_after(result["product"], before, after)
+    return result
 
 
 def busy(answer: Result, node: Dict[str, Any]) -> Result:

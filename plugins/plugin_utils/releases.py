@@ -42,7 +42,8 @@ def is_url(location: str) -> bool:
     return location.startswith(("https://", "http://"))
 
 
-def _fetch(url: str, allow_http: bool, ca_file: Optional[str]) -> bytes:
+def fetch(url: str, allow_http: bool, ca_file: Optional[str]) -> bytes:
+    """What lies at an address, at most one byte more than a published manifest may have; raises Refused or Retryable."""
     if url.startswith("http://") and not allow_http:
         raise codes.refused(codes.BAD_URL, "%s is not https; set allow_http for a test" % url)
     try:
@@ -104,7 +105,7 @@ def read(
     """
     place = location.rstrip("/")
     published = (
-        _fetch("%s/%s" % (place, MANIFEST), allow_http, ca_file)
+        fetch("%s/%s" % (place, MANIFEST), allow_http, ca_file)
         if is_url(place)
         else _read(os.path.join(place, MANIFEST))
     )
@@ -131,6 +132,7 @@ def target(release: Release, url: Optional[str] = None) -> Dict[str, Any]:
         "product": release.manifest.product,
         "version": release.manifest.version,
         "sequence": release.manifest.sequence,
+        "min_from": release.manifest.min_from,
         "manifest": release.text,
         "artifacts": {entry.platform: artifact(entry, base) for entry in default_artifacts(release.manifest)},
         "directory": release.directory,

@@ -278,3 +278,72 @@ def test_a_release_or_a_target_is_needed(stage: Any, args: Any) -> None:
     stage.host("h1")
     task = {"name": "Upgrade", "slotward.fleet.upgrade": args}
     assert stage.play([{"hosts": "all", "gather_facts": False, "tasks": [task]}]).rc == 2
+
+
+STONE = {"version": "1.0.5", "sequence": 1, "min_from": "1.0.0", "manifest": "{}"}
+BELOW = "slotward 1.1.0 takes over from 1.0.5 or later, not from 1.0.0"
+
+
+def below(stage: Any, say: Any, name: str, *switches: Any, **more: Any) -> Any:
+    """A host that is below the target's minFrom; then what its switches answer."""
+    refused = say.answer("refused", "below-min-from", message=BELOW, from_="1.0.0", to="1.1.0")
+    answers = {"upgrade": [[3, refused], *switches], "prepare": [[3, refused]], "update": node(say), **more}
+    return stage.host(name, **answers)
+
+
+def stones(say: Any, **more: Any) -> Dict[str, Any]:
+    """The task's arguments for a target with a stepping stone."""
+    return {"target": say.target(min_from="1.0.5"), "stones": [say.target(**{**STONE, **more})]}
+
+
+def test_N17_a_host_below_min_from_goes_over_the_stone(stage: Any, say: Any) -> None:
+    """Each step is confirmed before the next, by an id of its own; the result is one way from what ran to what was asked for."""
+    first = say.answer("confirmed", changed=True, from_="1.0.0", to="1.0.5", floor=1)
+    agent = below(stage, say, "h1", [0, begun(say, to="1.0.5")], [0, begun(say, from_="1.0.5")], confirm=[[0, first], [0, confirmed(say)]])  # fmt: skip
+    result = play(stage, say, **stones(say)).of("h1", "Upgrade")
+    assert (result["kind"], result["state"], result["changed"]) == ("ok", "confirmed", True)
+    assert (result["from"], result["to"]) == ("1.0.0", "1.1.0")
+    assert [(step["version"], step["state"]) for step in result["steps"]] == [("1.0.5", "confirmed"), ("1.1.0", "confirmed")]  # fmt: skip
+    calls = agent.calls()
+    assert [call["argv"][0] for call in calls] == ["upgrade", "update", "upgrade", "confirm", "upgrade", "confirm"]
+    assert [json.loads(calls[number]["stdin"])["version"] for number in (2, 4)] == ["1.0.5", "1.1.0"]
+    assert [calls[number]["argv"][2] for number in (3, 5)] == [step["trial_id"] for step in result["steps"]]
+    assert calls[3]["argv"][2] != calls[5]["argv"][2]
+
+
+def test_a_stone_that_goes_back_ends_the_way(stage: Any, say: Any) -> None:
+    """The target is not tried; the result is the stone's, and says what was not done."""
+    agent = below(stage, say, "h1", [0, begun(say, to="1.0.5")], confirm=[[6, rolled_back(say)]])
+    result = play(stage, say, **stones(say)).of("h1", "Upgrade")
+    assert (result["kind"], result["state"], result["code"]) == ("failed", "rolled-back", "crash-loop")
+    assert [step["state"] for step in result["steps"]] == ["rolled-back", "planned"]
+    assert [words[0] for words in agent.commands()] == ["upgrade", "update", "upgrade", "confirm"]
+
+
+def test_no_way_is_the_refusal_with_what_is_missing(stage: Any, say: Any) -> None:
+    """Without stones the host's own word; with stones that lead nowhere, what each of them asks for."""
+    below(stage, say, "h1")
+    plain = play(stage, say).of("h1", "Upgrade")
+    assert (plain["kind"], plain["code"], plain["msg"], plain["steps"]) == ("failed", "below-min-from", BELOW, [])
+    nowhere = play(stage, say, **stones(say, min_from="1.0.3")).of("h1", "Upgrade")
+    assert (nowhere["kind"], nowhere["code"], nowhere["changed"]) == ("failed", "below-min-from", False)
+    assert "1.0.5 (from 1.0.3 on)" in nowhere["msg"]
+
+
+def test_check_mode_shows_the_way(stage: Any, say: Any) -> None:
+    """Nothing is done on the host; the direct way's refusal is no failure when there is another way."""
+    agent = below(stage, say, "h1")
+    result = play(stage, say, "--check", "--diff", **stones(say)).of("h1", "Upgrade")
+    assert (result["kind"], result["changed"], result["code"]) == ("ok", True, "ok")
+    assert [(step["version"], step["state"]) for step in result["steps"]] == [("1.0.5", "planned"), ("1.1.0", "planned")]  # fmt: skip
+    assert [words[0] for words in agent.commands()] == ["prepare", "update"]
+
+
+def test_staging_stages_the_first_stone(stage: Any, say: Any) -> None:
+    """The rest is fetched on the way."""
+    staged = say.answer("staged", changed=True, from_="1.0.0", to="1.0.5")
+    agent = below(stage, say, "h1", [0, staged])
+    result = play(stage, say, stage_only=True, **stones(say)).of("h1", "Upgrade")
+    assert (result["kind"], result["state"], result["to"]) == ("ok", "staged", "1.0.5")
+    assert [step["state"] for step in result["steps"]] == ["staged", "planned"]
+    assert [words[0] for words in agent.commands()] == ["upgrade", "update", "upgrade"]

@@ -18,7 +18,7 @@ PARAMS = {
 }
 KEYS = {
     "product", "state", "code", "reason", "from", "to", "sequence", "floor", "digests", "trial_id", "deadline_s", "boots_left",
-    "missing", "retry", "evidence", "artifact", "reuse", "adopt", "command", "changed", "failed", "msg", "diff",
+    "missing", "retry", "evidence", "artifact", "reuse", "adopt", "steps", "command", "changed", "failed", "msg", "diff",
 }  # fmt: skip
 
 
@@ -164,3 +164,28 @@ def test_an_answer_that_is_none_is_shown(glue: Any, out: str) -> None:
     answer = glue.parse(0, out, "on standard error", ["slotward", "update"])
     assert (answer.failed, answer.code) == (True, "bad-answer")
     assert "on standard error" in answer.data["message"]
+
+
+STONE = {"version": "1.0.5", "sequence": 1, "min_from": "1.0.0"}
+NEXT = {"min_from": "1.0.5"}
+
+
+def test_N17_the_way_of_a_host_is_found_from_what_runs_there(flow: Any, say: Any) -> None:
+    """By the version and the floor that the host says; the targets themselves come back, in their order."""
+    target, stone = say.target(**NEXT), say.target(**STONE)
+    assert flow.way({"version": "1.0.0", "floor": 1}, target, [stone]) == [stone, target]
+    assert flow.way({"version": "1.0.5", "floor": 1}, target, [stone]) == [target]
+    for node in ({"version": "1.0.0", "floor": 2}, {"version": None, "floor": None}, {"version": "0.9.0", "floor": 0}):
+        assert flow.way(node, target, [stone]).code == "below-min-from"
+
+
+def test_a_way_tells_what_was_done_and_what_was_not(flow: Any, say: Any) -> None:
+    """It changed the host when any step did; the host ran what it ran before the first, and ends where the last one left it."""
+    refused = flow.failure("slotward", "refused", "below-min-from", "no", **{"from": "1.0.0"})
+    back = {**flow.failure("slotward", "rolled-back", "crash-loop", "why"), "from": "1.0.5", "to": "1.1.0"}
+    steps = [flow.step_of(STONE, "confirmed", "1" * 16), flow.step_of(say.target(), "rolled-back", "2" * 16)]
+    walked = flow.walked(refused, back, steps)
+    assert (walked["from"], walked["to"], walked["changed"], walked["failed"]) == ("1.0.0", "1.1.0", True, True)
+    assert walked["diff"]["after"] == "slotward 1.0.5\n"
+    stayed = flow.walked(refused, dict(back, changed=False), [flow.step_of(STONE, "rolled-back")])
+    assert (stayed["from"], stayed["changed"]) == ("1.0.5", False)

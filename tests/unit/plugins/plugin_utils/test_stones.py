@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The stepping stones beside a release, in a directory and behind a URL."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import importlib
+import json
+import pathlib
+import threading
+from typing import Any, Iterator, List
+
+import pytest
+
+UTILS = "ansible_collections.slotward.fleet.plugins.plugin_utils."
+
+
+@pytest.fixture(scope="module")
+def stones() -> Any:
+    """The module under test."""
+    return importlib.import_module(UTILS + "stones")
+
+
+@pytest.fixture(scope="module")
+def releases() -> Any:
+    """How a release is read."""
+    return importlib.import_module(UTILS + "releases")
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A web server that says nothing."""
+
+    def log_message(self, *_args: Any) -> None:
+        """Not to standard error."""
+
+
+@pytest.fixture
+def served(tmp_path: pathlib.Path) -> Iterator[str]:
+    """The address of a server of the test's directory."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield "http://127.0.0.1:%d" % server.server_address[1]
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def base(release: Any) -> pathlib.Path:
+    """Four releases of one product; the newest but one asks for 1.2.0."""
+    for version, sequence, least in (("1.0.0", 1, None), ("1.2.0", 2, "1.0.0"), ("1.4.0", 4, None)):
+        release(version, sequence, min_from=least)
+    made: pathlib.Path = release("1.3.0", 3, min_from="1.2.0").directory
+    return made.parent
+
+
+def versions(found: List[Any]) -> List[str]:
+    """Of releases."""
+    return [one.manifest.version for one in found]
+
+
+def test_what_lies_beside_and_comes_before(stones: Any, releases: Any, base: pathlib.Path, keys: Any) -> None:
+    """Highest sequence first; what comes after the release is no stone of it."""
+    release = releases.read(str(base / "1.3.0"), keys.pins, 2)
+    assert versions(stones.find(release, keys.pins, 2)) == ["1.2.0", "1.0.0"]
+
+
+def test_a_release_that_asks_for_nothing_has_none(stones: Any, releases: Any, base: pathlib.Path, keys: Any) -> None:
+    """Nobody looks around."""
+    assert stones.find(releases.read(str(base / "1.4.0"), keys.pins, 2), keys.pins, 2) == []
+
+
+def test_what_does_not_pass_is_no_stone(
+    stones: Any, releases: Any, base: pathlib.Path, keys: Any, release: Any
+) -> None:
+    """Too few signatures, another product, damage, a withdrawal, and what is no release at all."""
+    release("1.1.0", 1, signers=1)
+    release("1.1.1", 2, product="exporter")
+    (base / "1.0.0" / "manifest.json").write_text("{}")
+    (base / "notes").mkdir()
+    found = releases.read(str(base / "1.3.0"), keys.pins, 2)
+    assert versions(stones.find(found, keys.pins, 2)) == ["1.2.0"]
+    (base / "1.2.0" / "withdrawn.json").write_text("{}")
+    assert stones.find(found, keys.pins, 2) == []
+
+
+def test_behind_a_url_the_catalogue_says_where_to_look(
+    stones: Any, releases: Any, base: pathlib.Path, keys: Any, served: str, tmp_path: pathlib.Path
+) -> None:
+    """What it claims is not believed; without one, or with rubbish in its place, there are no stones."""
+    place = "%s/%s/1.3.0" % (served, base.relative_to(tmp_path))
+    release = releases.read(place, keys.pins, 2, allow_http=True)
+
+    def found() -> List[str]:
+        return versions(stones.find(release, keys.pins, 2, allow_http=True))
+
+    assert found() == []
+    listed = [
+        {"version": "1.4.0", "sequence": 4},
+        {"version": "1.2.0", "sequence": 1},
+        {"version": "1.0.0", "sequence": 1, "withdrawn": True},
+        {"version": "../../etc", "sequence": 1},
+        {"version": "1.1.7", "sequence": 1},
+    ]
+    catalogue = base / "releases.json"
+    catalogue.write_text(json.dumps({"spec": 1, "releases": listed}))
+    assert found() == ["1.2.0"]
+    for rubbish in ("", "[]", "{}", '{"releases": [1]}', '{"releases": [{"sequence": "x"}]}', "[" * 5000):
+        catalogue.write_text(rubbish)
+        assert found() == []
+
+
+def test_hosts_fetch_a_stone_from_beside_the_release(stones: Any, releases: Any, base: pathlib.Path, keys: Any) -> None:
+    """By the hosts' own address when it ends in the version; else there is none to guess."""
+    release = releases.read(str(base / "1.3.0"), keys.pins, 2)
+    (stone, _older) = stones.find(release, keys.pins, 2)
+    mirror = "https://mirror.example/slotward/"
+    there = stones.target(release, stone, mirror + "1.3.0/")
+    assert there["artifacts"]["linux-amd64"]["url"] == mirror + "1.2.0/slotward_1.2.0_linux_amd64"
+    assert (there["version"], there["min_from"], there["directory"]) == ("1.2.0", "1.0.0", str(base / "1.2.0"))
+    assert stones.target(release, stone, "https://mirror.example/files")["artifacts"]["linux-amd64"]["url"] == ""
