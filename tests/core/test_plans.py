@@ -10,20 +10,21 @@ import pytest
 from core.crash import values
 from core.crash.values import PRODUCT, RECORD, TRIAL, record, slots, state
 
-from slotcore import codes, ops, plans, records, settle, trial
+from slotcore import codes, ops, plans, recording, records, settle, trial
 
 END = plans.End("crash-loop", "probe 1.1.0 kept exiting", 1_700_000_000)
 LAST = records.Last(TRIAL.trial_id, "rolled-back", END.code, END.why, "1.0.0", "1.1.0", END.at)
 
 
 def names(plan: ops.Plan) -> List[str]:
-    """A plan in short: what happens to which final name; temporaries and syncs are left out."""
+    """A plan in short: what happens to which final name; temporaries, syncs and copies of records are left out."""
     shown = []
     for operation in plan:
         if isinstance(operation, (ops.Rename, ops.Claim)):
             source = operation.source.rpartition("/")[2]
             name = operation.path.rpartition("/")[2]
-            shown.append(name if source == name + ".tmp" else f"{source} over {name}")
+            if not name.endswith(recording.COPY):
+                shown.append(name if source == name + ".tmp" else f"{source} over {name}")
         elif isinstance(operation, ops.Unlink):
             shown.append("-" + operation.path.rpartition("/")[2])
         elif isinstance(operation, (ops.Arm, ops.Restart)):
@@ -347,6 +348,24 @@ def test_P6_no_plan_writes_a_record_in_place(name: str, plan: ops.Plan) -> None:
             assert operation.path.endswith(".tmp")
         if isinstance(operation, ops.Append):
             assert operation.path == "/slots/trial.revert"
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        plans.plan_adopt(PRODUCT, state("a", "a", entrypoint="file"), record("by-hand"), plans.ENTRYPOINT),
+        plans.plan_stage(PRODUCT, state("b", "b"), record("by-hand"), 9),
+        *(plan for _name, plan in EVERY[1:]),
+    ],
+)
+def test_P4_every_record_is_written_after_a_durable_copy_of_the_very_same_bytes(plan: ops.Plan) -> None:
+    """So at any instant one of the two is whole, and the copy is never the older one."""
+    records_written = [op for op in plan if isinstance(op, ops.Write) and op.path.endswith(".json.tmp")]
+    assert records_written
+    for written_record in records_written:
+        path = written_record.path[: -len(".tmp")]
+        at = plan.index(written_record)
+        assert plan[at - 4 : at] == ops.write_durably(path + ".copy", recording.sealed(written_record.data))
 
 
 LEFT = (

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from slotcore import codes, records
 
 SHA = "ab" * 32
-SLOT = records.SlotRecord("1.1.0", 2, SHA, 20_000_000)
+SLOT = records.SlotRecord("1.1.0", 2, SHA, 20_000_000, 1_800_000_000)
 FAILURE = records.Failed("1.2.0", "crash-loop", "probe 1.2.0 kept exiting", 3, SHA, 1_700_000_000)
 LAST = records.Last("9f8a6c1e22d04b57", "rolled-back", "crash-loop", "it kept exiting", "1.1.0", "1.2.0", 1_700_000_000)
-UPDATE = records.Update(2, 1_600_000_000, (FAILURE,), LAST)
+UPDATE = records.Update(2, 1_600_000_000, (FAILURE,), LAST, 3)
 
 texts = st.text(max_size=20)
 numbers = st.integers(0, records.MAX_INT)
@@ -25,13 +25,13 @@ failures = st.builds(records.Failed, texts, texts, texts, numbers, texts, number
 lasts = st.none() | st.builds(records.Last, texts, texts, texts, texts, texts, texts, numbers)
 
 
-@given(st.dictionaries(st.sampled_from("ab"), st.builds(records.SlotRecord, texts, numbers, digests, numbers)))
+@given(st.dictionaries(st.sampled_from("ab"), st.builds(records.SlotRecord, texts, numbers, digests, numbers, numbers)))
 def test_slot_records_are_read_as_they_were_written(slots: records.Slots) -> None:
     """For every text that can be written, surrogates aside."""
     assert records.parse_slots(records.render_slots(slots), "f") == slots
 
 
-@given(st.builds(records.Update, numbers, numbers, st.lists(failures, max_size=3).map(tuple), lasts))
+@given(st.builds(records.Update, numbers, numbers, st.lists(failures, max_size=3).map(tuple), lasts, numbers))
 def test_the_floor_and_the_failures_are_read_as_they_were_written(update: records.Update) -> None:
     """Any mix of failures, with and without a last trial."""
     assert records.parse_update(records.render_update(update), "f") == update
@@ -41,7 +41,9 @@ def test_the_records_have_the_shape_of_the_page() -> None:
     """Node.md, section 2: other programs and later versions read these very names."""
     assert json.loads(records.render_slots({"b": SLOT})) == {
         "spec": 1,
-        "slots": {"b": {"version": "1.1.0", "sequence": 2, "sha256": SHA, "size": 20_000_000}},
+        "slots": {
+            "b": {"version": "1.1.0", "sequence": 2, "sha256": SHA, "size": 20_000_000, "expires_at": 1_800_000_000}
+        },
     }
     assert json.loads(records.render_update(UPDATE)) == {
         "spec": 1,
@@ -66,6 +68,7 @@ def test_the_records_have_the_shape_of_the_page() -> None:
             "to": "1.2.0",
             "at": 1_700_000_000,
         },
+        "trust": 3,
     }
 
 
@@ -115,6 +118,7 @@ BROKEN_SLOTS: List[Tuple[bytes, str]] = [
     (slots_with(sequence=2.0), "slot b's sequence is 2.0, not a number"),
     (slots_with(sequence="2"), "slot b's sequence is '2', not a number"),
     (slots_with(size=records.MAX_INT + 1), "slot b's size is 9007199254740992"),
+    (slots_with(expires_at="2027"), "slot b's expires_at is '2027', not a number"),
     (slots_with(sha256="AB" * 32), "slot b's sha256 is not 64 hexadecimal digits"),
     (slots_with(sha256=None), "slot b's sha256 is not 64 hexadecimal digits"),
 ]
@@ -125,6 +129,8 @@ BROKEN_UPDATES: List[Tuple[bytes, str]] = [
     (update_with(floor=None), "the floor is None"),
     (update_with(floor=False), "the floor is False"),
     (update_with(newest_issued="now"), "newest_issued is 'now'"),
+    (update_with(trust=-1), "trust is -1, not a number"),
+    (update_with(trust=None), "trust is None, not a number"),
     (update_with(failed={}), "failed is not a list"),
     (update_with(failed=[1]), "a failed version is not an object"),
     (failed_with(at=-5), "a failed version's time is -5"),

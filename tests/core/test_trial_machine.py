@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from slotcore import codes, ops, plans, records, settle, trial
+from slotcore import codes, ops, plans, recording, records, settle, trial
 
 CUTS = st.integers(0, 10**6)
 
@@ -237,7 +237,7 @@ class Machine(RuleBasedStateMachine):
         """L5: an operator allows the failed versions again."""
         self.settle()
         update = self.look().update._replace(failed=())
-        self.apply(ops.write_durably(self.host.product.path("update.json"), records.render_update(update)))
+        self.apply(recording.write(self.host.product, recording.UPDATE, records.render_update(update)))
         self.model.failed.clear()
 
     @rule()

@@ -39,8 +39,8 @@ DIRECTORY_MODE = 0o755
 PRIVATE_MODE = 0o700
 
 
-def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -> int:
-    """The sequence of the release that lists these bytes under the configured pins; raises the refusal."""
+def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -> manifests.Manifest:
+    """The release that lists these bytes under the configured pins; raises the refusal."""
     published = host.read_bytes(manifest_path, manifests.MAX_PUBLISHED)
     if published is None:
         raise codes.refused(codes.CANNOT_READ, f"there is no manifest at {manifest_path}")
@@ -59,7 +59,7 @@ def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -
         )
     if found.manifest.expires_at <= int(time.time()):
         raise codes.refused(codes.EXPIRED, f"the release of {manifest_path} has expired")
-    return found.manifest.sequence
+    return found.manifest
 
 
 def _what_to_install(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Tuple[str, Optional[str]]:
@@ -99,7 +99,8 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
     descriptor, record = prepare.open_program(path)
     try:
         if args.manifest is not None:
-            record = record._replace(sequence=_verified(setup, args.manifest, record.version, record.sha256))
+            release = _verified(setup, args.manifest, record.version, record.sha256)
+            record = record._replace(sequence=release.sequence, expires_at=release.expires_at)
         floor = status.floor_of(product, seen.state)
         if what == "install" and record.sequence < floor:
             raise codes.refused(

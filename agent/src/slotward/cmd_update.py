@@ -41,7 +41,7 @@ def _settle_if_due(product: products.Product, state: settle.State) -> bool:
 
 
 def _clear(product: products.Product, version: str) -> answers.Answer:
-    from slotcore import ops
+    from slotcore import recording
     from slotward import manager
 
     if os.geteuid() != 0:
@@ -52,7 +52,7 @@ def _clear(product: products.Product, version: str) -> answers.Answer:
             raise codes.BrokenRecord(*seen.state.broken)
         kept, cleared = _split(seen.state.update, version)
         if cleared:
-            plan = ops.write_durably(product.path("update.json"), records.render_update(kept))
+            plan = recording.write(product, recording.UPDATE, records.render_update(kept))
             manager.apply(product, plan, "clear-failed")
     answer = answers.base(product.name, "idle", changed=bool(cleared))
     answer["cleared"] = cleared

@@ -13,7 +13,7 @@ import os
 import time
 from typing import NamedTuple, Optional, Tuple
 
-from slotcore import codes, ops, outcome, plans, records, settle, trial
+from slotcore import codes, ops, outcome, plans, recording, records, settle, trial
 from slotcore import product as products
 from slotward import effects, host
 
@@ -126,7 +126,7 @@ def remember_failure(product: products.Product, release: Release, refusal: codes
         release.version, refusal.code, records.fitting(refusal.text), entry.sequence, entry.sha256, int(time.time())
     )
     update = records.with_failure(state.update, failure)
-    plan = ops.write_durably(product.path("update.json"), records.render_update(update))
+    plan = recording.write(product, recording.UPDATE, records.render_update(update))
     effects.executor_for(product, {}).apply(plan, "remember")
 
 

@@ -216,8 +216,9 @@ def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target) -> Pre
     found = checks.check(facts)
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
-    record = records.SlotRecord(target.version, found.manifest.sequence, found.artifact.sha256, found.artifact.size)
-    return base._replace(record=record, newest_issued=found.manifest.issued_at)
+    manifest, artifact = found.manifest, found.artifact
+    record = records.SlotRecord(target.version, manifest.sequence, artifact.sha256, artifact.size, manifest.expires_at)
+    return base._replace(record=record, newest_issued=manifest.issued_at)
 
 
 def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Optional[str] = None) -> Prepared:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional, Sequence
 
-from . import codes, ops, records
+from . import codes, ops, recording, records
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -41,14 +41,13 @@ def _fill(
     product: products.Product, state: settles.State, slot: str, record: records.SlotRecord, source: str
 ) -> ops.Plan:
     kept = {name: entry for name, entry in state.slots.items() if name != slot}
-    path = product.path("slots.json")
-    cleared = ops.write_durably(path, records.render_slots(kept)) if slot in state.slots else ()
+    cleared = recording.write(product, recording.SLOTS, records.render_slots(kept)) if slot in state.slots else ()
     filled = dict(kept)
     filled[slot] = record
     return (
         cleared
         + ops.copy_durably(product.path(slot), source, record.sha256, record.size)
-        + ops.write_durably(path, records.render_slots(filled))
+        + recording.write(product, recording.SLOTS, records.render_slots(filled))
     )
 
 
@@ -71,7 +70,7 @@ def plan_adopt(product: products.Product, state: settles.State, record: records.
     return (
         leftovers
         + _fill(product, state, slot, record, source)
-        + ops.write_durably(product.path("update.json"), records.render_update(update))
+        + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
         + ops.link_durably(product.path("current"), slot)
         + plan_relink(product)
@@ -84,9 +83,7 @@ def plan_stage(
     """Put verified bytes into the free slot and look at them there; nothing that starts is touched."""
     slot = free_slot(state)
     update = state.update._replace(newest_issued=max(state.update.newest_issued, newest_issued))
-    noted = (
-        () if update == state.update else ops.write_durably(product.path("update.json"), records.render_update(update))
-    )
+    noted = () if update == state.update else recording.write(product, recording.UPDATE, records.render_update(update))
     return noted + _fill(product, state, slot, record, STAGED)
 
 
@@ -134,7 +131,7 @@ def plan_finish_confirm(
     update = state.update._replace(floor=floor, last=_last(trial, "confirmed", end, about.version))
     return (
         ops.unlink_durably(product.slots_dir, "back")
-        + ops.write_durably(product.path("update.json"), records.render_update(update))
+        + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
         + ops.unlink_durably(product.slots_dir, "trial.confirm", *settles.TRIAL_NAMES)
     )
@@ -167,7 +164,7 @@ def _record_end(product: products.Product, state: settles.State, trial: Optional
         if about.version:
             failure = records.Failed(about.version, end.code, end.why, about.sequence, about.sha256, end.at)
             update = records.with_failure(update, failure)
-    return ops.write_durably(product.path("update.json"), records.render_update(update))
+    return recording.write(product, recording.UPDATE, records.render_update(update))
 
 
 def plan_finish_revert(

@@ -31,6 +31,8 @@ class SlotRecord(NamedTuple):
     sequence: int
     sha256: str
     size: int
+    expires_at: int = 0
+    """When the manifest that let it in expires (seconds since 1970); 0 when that is not known."""
 
 
 class Failed(NamedTuple):
@@ -63,6 +65,8 @@ class Update(NamedTuple):
     newest_issued: int = 0
     failed: Tuple[Failed, ...] = ()
     last: Optional[Last] = None
+    trust: int = 0
+    """The generation of `trust.json` that must be there at least; 0 when none was ever written."""
 
     def failure_of(self, version: str) -> Optional[Failed]:
         """The failure recorded for `version`, if any."""
@@ -132,12 +136,13 @@ def parse_slots(data: bytes, name: str) -> Slots:
         _broken(name, f"slots is not an object of {' and '.join(products.SLOTS)}")
     found: Slots = {}
     for slot, value in slots.items():
-        entry = _object(value, name, f"slot {slot}", ("sequence", "sha256", "size", "version"))
+        entry = _object(value, name, f"slot {slot}", ("expires_at", "sequence", "sha256", "size", "version"))
         found[slot] = SlotRecord(
             version=_text(entry["version"], name, f"slot {slot}'s version"),
             sequence=_number(entry["sequence"], name, f"slot {slot}'s sequence"),
             sha256=_digest(entry["sha256"], name, f"slot {slot}'s sha256"),
             size=_number(entry["size"], name, f"slot {slot}'s size"),
+            expires_at=_number(entry["expires_at"], name, f"slot {slot}'s expires_at"),
         )
     return found
 
@@ -171,7 +176,7 @@ def _parse_last(value: Any, name: str) -> Optional[Last]:
 
 def parse_update(data: bytes, name: str) -> Update:
     """The floor and the failures; raises BrokenRecord naming `name`."""
-    value = _load(data, name, ("failed", "floor", "last", "newest_issued"))
+    value = _load(data, name, ("failed", "floor", "last", "newest_issued", "trust"))
     if not isinstance(value["failed"], list):
         _broken(name, "failed is not a list")
     return Update(
@@ -179,6 +184,7 @@ def parse_update(data: bytes, name: str) -> Update:
         newest_issued=_number(value["newest_issued"], name, "newest_issued"),
         failed=tuple(_parse_failed(entry, name) for entry in value["failed"]),
         last=_parse_last(value["last"], name),
+        trust=_number(value["trust"], name, "trust"),
     )
 
 
@@ -220,6 +226,7 @@ def render_update(update: Update) -> bytes:
             "newest_issued": update.newest_issued,
             "failed": [entry._asdict() for entry in update.failed],
             "last": last_as_json(update.last),
+            "trust": update.trust,
         }
     )
 

@@ -9,7 +9,7 @@ from core.crash import disk, values
 from core.crash.host import Host, mapped
 from core.crash.values import BYTES, IN_TIME, LENGTH_S, TRIAL
 
-from slotcore import codes, ops, plans, records, settle, trial
+from slotcore import codes, ops, plans, recording, records, settle, trial
 
 AT = 1_700_000_000
 SOURCES: Mapping[str, bytes] = {plans.STAGED: BYTES["1.1.0"], plans.ENTRYPOINT: BYTES["by-hand"]}
@@ -61,6 +61,8 @@ def installed(**more: bytes) -> disk.Tree:
         "slots/update.json": records.render_update(records.Update(floor=1, newest_issued=5)),
     }
     tree.update({f"slots/{name.replace('_', '.')}": data for name, data in more.items()})
+    for name in ("slots/slots.json", "slots/update.json"):
+        tree.setdefault(name + recording.COPY, recording.sealed(tree[name]))
     return tree
 
 

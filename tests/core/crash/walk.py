@@ -13,7 +13,7 @@ from core.crash import disk, scenarios, values
 from core.crash.host import FAILED, RUNS, STOPPED, Host, Unit
 from core.crash.scenarios import Scenario, Timing
 
-from slotcore import codes, ops, plans, settle, trial
+from slotcore import codes, ops, plans, recording, settle, trial
 
 VERIFIED = frozenset(values.BYTES.values())
 TRIAL_FILES = ("trial", "trial.confirm", "trial.revert")
@@ -111,9 +111,20 @@ def check_always(host: Host, tree: disk.Tree, before: View) -> View:
     assert running == 0 or running >= now.floor or tree[host.product.entrypoint][:2] != disk.LINK, (
         f"I3: sequence {running} runs below the floor {now.floor}"
     )
+    check_copies(now)
     claims = [name for name in ("trial.confirm", "trial.revert") if name in now.names]
     assert len(claims) <= 1, f"I12: two claims at once: {claims}"
     return now
+
+
+def check_copies(now: View) -> None:
+    """P4: a copy that is there proves itself, and it is never older than its record."""
+    for name in (recording.SLOTS, recording.UPDATE):
+        copy = now.files.get(name + recording.COPY)
+        held = recording.unsealed(copy) if copy is not None else now.files.get(name, b"{}")
+        assert held is not None, f"P4: the copy of {name} is torn: {copy!r}"
+        if name == recording.UPDATE and copy is not None:
+            assert json.loads(held)["floor"] >= now.floor, f"P4: the copy has a lower floor than {now.floor}"
 
 
 def check_crashed(host: Host, tree: disk.Tree, before: View, scenario: Scenario, armed: bool) -> View:
