@@ -23,7 +23,19 @@ PLUGINS = REPOSITORY / "plugins"
 GUARD = AGENT / "resources" / "guard"
 
 FLOOR = (3, 9)
-SLOTCORE_STDLIB = {"__future__", "typing", "enum", "json", "re", "hashlib", "base64", "binascii", "math", "struct"}
+SLOTCORE_STDLIB = {
+    "__future__",
+    "typing",
+    "enum",
+    "json",
+    "re",
+    "hashlib",
+    "base64",
+    "binascii",
+    "math",
+    "struct",
+    "zlib",
+}
 SLOTCORE_EXTRA = {"rfc3339.py": {"datetime"}, "keys.py": {"cryptography"}}
 AGENT_EXTRA = {"download.py": {"requests"}}
 LATE_ONLY = {"requests", "cryptography"}
