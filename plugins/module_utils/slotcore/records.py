@@ -76,7 +76,8 @@ class Update(NamedTuple):
 Slots = Dict[str, SlotRecord]
 
 
-def _broken(name: str, why: str) -> NoReturn:
+def broken(name: str, why: str) -> NoReturn:
+    """Raise that the record `name` cannot be believed."""
     raise codes.BrokenRecord(name, why)
 
 
@@ -84,107 +85,112 @@ def _pairs(name: str) -> Any:
     def hook(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            _broken(name, "a key stands in it twice")
+            broken(name, "a key stands in it twice")
         return found
 
     return hook
 
 
-def _load(data: bytes, name: str, fields: Tuple[str, ...]) -> Dict[str, Any]:
+def load(data: bytes, name: str, fields: Tuple[str, ...]) -> Dict[str, Any]:
+    """The object in a record's bytes, with exactly `spec` and these fields."""
     if len(data) > MAX_BYTES:
-        _broken(name, f"it is {len(data)} bytes; at most {MAX_BYTES} are read")
+        broken(name, f"it is {len(data)} bytes; at most {MAX_BYTES} are read")
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_pairs(name))
     except (ValueError, RecursionError) as error:
-        _broken(name, f"it is not JSON: {error}")
-    return _object(value, name, "the record", ("spec", *fields), spec=True)
+        broken(name, f"it is not JSON: {error}")
+    return object_of(value, name, "the record", ("spec", *fields), spec=True)
 
 
-def _object(value: Any, name: str, what: str, fields: Tuple[str, ...], spec: bool = False) -> Dict[str, Any]:
+def object_of(value: Any, name: str, what: str, fields: Tuple[str, ...], spec: bool = False) -> Dict[str, Any]:
+    """`value`, which must be an object with exactly these fields; `what` it is, for the complaint."""
     if not isinstance(value, dict):
-        _broken(name, f"{what} is not an object")
+        broken(name, f"{what} is not an object")
     if spec and value.get("spec") != SPEC:
-        _broken(name, f"its spec is {value.get('spec')!r}; this version reads {SPEC}")
+        broken(name, f"its spec is {value.get('spec')!r}; this version reads {SPEC}")
     if set(value) != set(fields):
         odd = sorted(set(value) ^ set(fields))
-        _broken(name, f"{what} has other fields than {', '.join(fields)}: {', '.join(map(str, odd))}")
+        broken(name, f"{what} has other fields than {', '.join(fields)}: {', '.join(map(str, odd))}")
     return value
 
 
-def _number(value: Any, name: str, what: str) -> int:
+def number(value: Any, name: str, what: str) -> int:
+    """`value`, which must be a whole number that is not negative."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT:
-        _broken(name, f"{what} is {value!r}, not a number from 0 to {MAX_INT}")
+        broken(name, f"{what} is {value!r}, not a number from 0 to {MAX_INT}")
     return int(value)
 
 
-def _text(value: Any, name: str, what: str) -> str:
+def text(value: Any, name: str, what: str) -> str:
+    """`value`, which must be a text of bounded length."""
     if not isinstance(value, str) or len(value) > MAX_TEXT:
-        _broken(name, f"{what} is not a text of at most {MAX_TEXT} characters")
+        broken(name, f"{what} is not a text of at most {MAX_TEXT} characters")
     return str(value)
 
 
-def _digest(value: Any, name: str, what: str) -> str:
+def digest(value: Any, name: str, what: str) -> str:
+    """`value`, which must be a SHA-256 in hexadecimal."""
     if not isinstance(value, str) or _HEX64.fullmatch(value) is None:
-        _broken(name, f"{what} is not 64 hexadecimal digits")
+        broken(name, f"{what} is not 64 hexadecimal digits")
     return value
 
 
 def parse_slots(data: bytes, name: str) -> Slots:
     """The slot records; raises BrokenRecord naming `name`."""
-    slots = _load(data, name, ("slots",))["slots"]
+    slots = load(data, name, ("slots",))["slots"]
     if not isinstance(slots, dict) or not set(slots) <= set(products.SLOTS):
-        _broken(name, f"slots is not an object of {' and '.join(products.SLOTS)}")
+        broken(name, f"slots is not an object of {' and '.join(products.SLOTS)}")
     found: Slots = {}
     for slot, value in slots.items():
-        entry = _object(value, name, f"slot {slot}", ("expires_at", "sequence", "sha256", "size", "version"))
+        entry = object_of(value, name, f"slot {slot}", ("expires_at", "sequence", "sha256", "size", "version"))
         found[slot] = SlotRecord(
-            version=_text(entry["version"], name, f"slot {slot}'s version"),
-            sequence=_number(entry["sequence"], name, f"slot {slot}'s sequence"),
-            sha256=_digest(entry["sha256"], name, f"slot {slot}'s sha256"),
-            size=_number(entry["size"], name, f"slot {slot}'s size"),
-            expires_at=_number(entry["expires_at"], name, f"slot {slot}'s expires_at"),
+            version=text(entry["version"], name, f"slot {slot}'s version"),
+            sequence=number(entry["sequence"], name, f"slot {slot}'s sequence"),
+            sha256=digest(entry["sha256"], name, f"slot {slot}'s sha256"),
+            size=number(entry["size"], name, f"slot {slot}'s size"),
+            expires_at=number(entry["expires_at"], name, f"slot {slot}'s expires_at"),
         )
     return found
 
 
 def _parse_failed(value: Any, name: str) -> Failed:
-    entry = _object(value, name, "a failed version", ("at", "code", "sequence", "sha256", "version", "why"))
+    entry = object_of(value, name, "a failed version", ("at", "code", "sequence", "sha256", "version", "why"))
     return Failed(
-        version=_text(entry["version"], name, "a failed version"),
-        code=_text(entry["code"], name, "a failed version's code"),
-        why=_text(entry["why"], name, "a failed version's reason"),
-        sequence=_number(entry["sequence"], name, "a failed version's sequence"),
-        sha256=_text(entry["sha256"], name, "a failed version's sha256"),
-        at=_number(entry["at"], name, "a failed version's time"),
+        version=text(entry["version"], name, "a failed version"),
+        code=text(entry["code"], name, "a failed version's code"),
+        why=text(entry["why"], name, "a failed version's reason"),
+        sequence=number(entry["sequence"], name, "a failed version's sequence"),
+        sha256=text(entry["sha256"], name, "a failed version's sha256"),
+        at=number(entry["at"], name, "a failed version's time"),
     )
 
 
 def _parse_last(value: Any, name: str) -> Optional[Last]:
     if value is None:
         return None
-    entry = _object(value, name, "last", ("at", "code", "from", "id", "state", "to", "why"))
+    entry = object_of(value, name, "last", ("at", "code", "from", "id", "state", "to", "why"))
     return Last(
-        trial_id=_text(entry["id"], name, "last's id"),
-        state=_text(entry["state"], name, "last's state"),
-        code=_text(entry["code"], name, "last's code"),
-        why=_text(entry["why"], name, "last's reason"),
-        from_version=_text(entry["from"], name, "last's from"),
-        to_version=_text(entry["to"], name, "last's to"),
-        at=_number(entry["at"], name, "last's time"),
+        trial_id=text(entry["id"], name, "last's id"),
+        state=text(entry["state"], name, "last's state"),
+        code=text(entry["code"], name, "last's code"),
+        why=text(entry["why"], name, "last's reason"),
+        from_version=text(entry["from"], name, "last's from"),
+        to_version=text(entry["to"], name, "last's to"),
+        at=number(entry["at"], name, "last's time"),
     )
 
 
 def parse_update(data: bytes, name: str) -> Update:
     """The floor and the failures; raises BrokenRecord naming `name`."""
-    value = _load(data, name, ("failed", "floor", "last", "newest_issued", "trust"))
+    value = load(data, name, ("failed", "floor", "last", "newest_issued", "trust"))
     if not isinstance(value["failed"], list):
-        _broken(name, "failed is not a list")
+        broken(name, "failed is not a list")
     return Update(
-        floor=_number(value["floor"], name, "the floor"),
-        newest_issued=_number(value["newest_issued"], name, "newest_issued"),
+        floor=number(value["floor"], name, "the floor"),
+        newest_issued=number(value["newest_issued"], name, "newest_issued"),
         failed=tuple(_parse_failed(entry, name) for entry in value["failed"]),
         last=_parse_last(value["last"], name),
-        trust=_number(value["trust"], name, "trust"),
+        trust=number(value["trust"], name, "trust"),
     )
 
 
@@ -193,13 +199,14 @@ def fitting(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text[:MAX_TEXT])
 
 
-def _dump(value: Mapping[str, Any]) -> bytes:
+def dump(value: Mapping[str, Any]) -> bytes:
+    """The bytes of a record."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8") + b"\n"
 
 
 def render_slots(slots: Mapping[str, SlotRecord]) -> bytes:
     """The bytes of `slots.json`."""
-    return _dump({"spec": SPEC, "slots": {slot: record._asdict() for slot, record in slots.items()}})
+    return dump({"spec": SPEC, "slots": {slot: record._asdict() for slot, record in slots.items()}})
 
 
 def last_as_json(last: Optional[Last]) -> Optional[Dict[str, Any]]:
@@ -219,7 +226,7 @@ def last_as_json(last: Optional[Last]) -> Optional[Dict[str, Any]]:
 
 def render_update(update: Update) -> bytes:
     """The bytes of `update.json`."""
-    return _dump(
+    return dump(
         {
             "spec": SPEC,
             "floor": update.floor,
