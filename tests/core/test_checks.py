@@ -13,6 +13,7 @@ import pytest
 from core import making
 
 from slotcore import checks, codes, signatures
+from slotcore import product as products
 from slotcore import target as targets
 
 KEYS = making.three()
@@ -53,7 +54,47 @@ def test_a_good_release_is_taken() -> None:
     assert set(found.signers) == set(making.pins(0, 1))
 
 
+def with_policy(**changes: object) -> products.Policy:
+    """The default policy, changed."""
+    return products.Policy()._replace(**changes)  # type: ignore[arg-type]
+
+
 ROWS: List[Tuple[str, checks.Facts, str]] = [
+    (
+        "updates-disabled",
+        making.facts(GOOD, policy=with_policy(enabled=False)),
+        "updates of toy are disabled on this host ([update] enabled = false)",
+    ),
+    (
+        "channel-not-allowed",
+        making.facts(GOOD, target=making.target(GOOD, channel="beta")),
+        "channel beta is asked for; this host takes stable",
+    ),
+    (
+        "below-min-version",
+        making.facts(GOOD, policy=with_policy(min_version="1.1.1")),
+        "toy 1.1.0 is older than 1.1.1, the oldest that this host takes ([update] min_version)",
+    ),
+    (
+        "other-major",
+        making.facts(GOOD, policy=with_policy(same_major=True), running_version="0.9.0"),
+        "toy 1.1.0 is of another major version than the running 0.9.0 ([update] same_major)",
+    ),
+    (
+        "other-major",
+        making.facts(GOOD, policy=with_policy(same_major=True), running_version=None),
+        "toy 1.1.0 is of another major version than the running one, which nobody knows ([update] same_major)",
+    ),
+    (
+        "too-far-back",
+        making.facts(GOOD, running_version="1.3.0"),
+        "toy 1.1.0 is further back than this host goes from the running 1.3.0: 1 minor version ([update] rollback_grace)",
+    ),
+    (
+        "too-far-back",
+        making.facts(GOOD, running_version="2.0.0", policy=with_policy(rollback_grace=100)),
+        "toy 1.1.0 is further back than this host goes from the running 2.0.0: 100 minor versions ([update] rollback_grace)",
+    ),
     ("not-a-release", making.facts(GOOD, target=making.target(GOOD, version="1.1")), '"1.1" is not a release version'),
     (
         "failed-before",
@@ -134,6 +175,16 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
         "the manifest lists no toy_1.1.0_linux_amd64 with the release sha256",
     ),
     (
+        "wrong-kind",
+        making.facts(signed(artifacts=[making.artifact_fields(kind="tar.gz")])),
+        "the artifact toy_1.1.0_linux_amd64 is of kind tar.gz; the slots of toy take binary",
+    ),
+    (
+        "wrong-kind",
+        making.facts(signed(artifacts=[making.artifact_fields(variant="rockchip")])),
+        "the artifact toy_1.1.0_linux_amd64 is of kind binary, variant rockchip; the slots of toy take binary",
+    ),
+    (
         "artifact-too-large",
         making.facts(signed(artifacts=[making.artifact_fields(size=536870913)])),
         "the binary is 536870913 bytes; at most 536870912 are taken",
@@ -142,6 +193,18 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
         "channel-not-allowed",
         making.facts(signed(channel="beta")),
         "the manifest is on channel beta; this host takes stable",
+    ),
+    (
+        "wrong-channel",
+        making.facts(
+            GOOD, target=making.target(GOOD, channel="beta"), policy=with_policy(allowed_channels=("stable", "beta"))
+        ),
+        "the manifest is on channel stable, asked for is beta",
+    ),
+    (
+        "sequence-not-newer",
+        making.facts(GOOD, floor=5, policy=with_policy(strict_sequence=True)),
+        "release sequence 5 is not above the floor 5 ([update] strict_sequence)",
     ),
     (
         "below-min-from",
@@ -177,10 +240,16 @@ class Fault(NamedTuple):
     body: Dict[str, object]
     facts: Dict[str, object]
     target: Dict[str, str]
+    policy: Dict[str, object] = {}  # noqa: RUF012  # a tuple's default, never changed
 
 
 # Faults that can be had together with every later one, in the order in which they must be found.
 FAULTS = [
+    Fault("updates-disabled", {}, {}, {}, {"enabled": False}),
+    Fault("channel-not-allowed", {}, {}, {"channel": "edge"}),
+    Fault("below-min-version", {}, {}, {}, {"min_version": "1.2.1"}),
+    Fault("other-major", {}, {"running_version": "4.0.0"}, {}, {"same_major": True}),
+    Fault("too-far-back", {}, {"running_version": "4.0.0"}, {}),
     Fault("failed-before", {}, {"failed": {"1.1.0": ("crash-loop", "why"), "1.2.0": ("crash-loop", "why")}}, {}),
     Fault("bad-digest", {}, {}, {"sha256": "ab"}),
     Fault("no-pins", {}, {"pins": ()}, {}),
@@ -193,11 +262,24 @@ FAULTS = [
     Fault("below-floor", {}, {"floor": 6}, {}),
     Fault("expired", {}, {"now_s": making.EXPIRES + 1}, {}),
     Fault("no-artifact", {}, {"platform": "linux-riscv64"}, {}),
+    Fault("wrong-kind", {}, {"kind": "tar.gz"}, {}),
     Fault("artifact-too-large", {}, {"max_bytes": 11}, {}),
     Fault("channel-not-allowed", {"channel": "beta"}, {}, {}),
+    Fault("wrong-channel", {}, {}, {"channel": "lts"}, {"allowed_channels": ("stable", "lts")}),
+    Fault("sequence-not-newer", {}, {"floor": 5}, {}, {"strict_sequence": True}),
     Fault("below-min-from", {"minFrom": "1.1.0"}, {}, {}),
 ]
-NEED_NO_MANIFEST = ("not-a-release", "failed-before", "bad-digest", "no-pins")
+NEED_NO_MANIFEST = (
+    "updates-disabled",
+    "channel-not-allowed",
+    "below-min-version",
+    "other-major",
+    "too-far-back",
+    "not-a-release",
+    "failed-before",
+    "bad-digest",
+    "no-pins",
+)
 
 
 def faulty(*faults: Fault) -> checks.Facts:
@@ -205,10 +287,13 @@ def faulty(*faults: Fault) -> checks.Facts:
     body: Dict[str, object] = {}
     facts: Dict[str, object] = {}
     target: Dict[str, str] = {}
-    for one in faults:
+    policy: Dict[str, object] = {}
+    for one in reversed(faults):  # where two want one value, the earlier has it
         body.update(one.body)
         facts.update(one.facts)
         target.update(one.target)
+        policy.update(one.policy)
+    facts["policy"] = with_policy(**policy)
     spread = any(one.code == "not-canonical" for one in faults)
     data = json.dumps(making.body_fields(**body)).encode() if spread else making.body(**body)
     published = making.published(data, KEYS[:2])
@@ -223,15 +308,17 @@ def test_of_two_faults_the_earlier_row_speaks(early: Fault, late: Fault) -> None
 
 
 def test_with_every_fault_the_first_row_speaks() -> None:
-    """And a target that is no release comes before all."""
+    """And a target that is no release comes before all but the policy."""
     facts = faulty(*FAULTS)
-    assert refusal(facts)[0] == "failed-before"
-    assert refusal(facts._replace(target=facts.target._replace(version="x")))[0] == "not-a-release"
+    assert refusal(facts)[0] == "updates-disabled"
+    facts = faulty(*FAULTS[5:])._replace(policy=products.Policy(), running_version=None)
+    assert refusal(facts._replace(target=facts.target._replace(channel=None)))[0] == "failed-before"
+    assert refusal(facts._replace(target=facts.target._replace(channel=None, version="x")))[0] == "not-a-release"
 
 
 def test_the_rows_with_two_conditions_keep_their_place() -> None:
     """Older than running needs a floor of 0, so it cannot stand in the pairs above."""
-    facts = making.facts(GOOD, floor=0, running_version="2.0.0", now_s=making.EXPIRES)
+    facts = making.facts(GOOD, floor=0, running_version="1.2.0", now_s=making.EXPIRES)
     assert refusal(facts)[0] == "older-than-running"
     other = making.target(GOOD, version="1.2.0")
     assert refusal(facts._replace(target=other))[0] == "wrong-version"
@@ -248,7 +335,8 @@ def test_rows_before_the_manifest_read_none() -> None:
     """A host that holds the bytes already asks only these, and they refuse as in the whole."""
     for code, facts, text in ROWS:
         found = checks.check_before_manifest(facts)
-        assert found == ((code, text) if code in NEED_NO_MANIFEST else None)
+        early = code in NEED_NO_MANIFEST and not text.startswith("the manifest is on")
+        assert found == ((code, text) if early else None)
     assert tuple(row.code for row in checks.TARGET_CHECKS) == NEED_NO_MANIFEST
     order = len(NEED_NO_MANIFEST) + 1
     assert checks.CHECKS[order : order + 3] == signatures.ORDER
@@ -267,7 +355,7 @@ def test_without_a_floor_only_an_older_version_is_refused(running: str) -> None:
 
 def test_with_a_floor_the_sequence_alone_decides() -> None:
     """A lower version with a higher sequence is how a bad release is undone."""
-    accepted(making.facts(GOOD, floor=4, running_version="9.0.0"))
+    accepted(making.facts(GOOD, floor=4, running_version="1.2.0"))
 
 
 def test_a_manifest_counts_up_to_its_last_second() -> None:
@@ -321,14 +409,15 @@ def test_a_stepping_stone_is_enough() -> None:
 
 def test_another_channel_can_be_taken() -> None:
     """A host that takes more than stable lists them in its refusal too."""
-    accepted(making.facts(signed(channel="beta"), channels=("stable", "beta")))
-    text = refusal(making.facts(signed(channel="edge"), channels=("stable", "beta")))[1]
+    accepted(making.facts(signed(channel="beta"), policy=with_policy(allowed_channels=("stable", "beta"))))
+    text = refusal(making.facts(signed(channel="edge"), policy=with_policy(allowed_channels=("stable", "beta"))))[1]
     assert text == "the manifest is on channel edge; this host takes stable, beta"
 
 
 def target_bytes(change: Callable[[Dict[str, object]], object]) -> bytes:
     """A target file, changed."""
     fields: Dict[str, object] = dict(making.target(GOOD)._asdict())
+    del fields["channel"]
     change(fields)
     return json.dumps(fields).encode()
 
@@ -338,6 +427,8 @@ def test_a_target_is_read() -> None:
     assert checks.parse_target(target_bytes(dict)) == making.target(GOOD)
     capitals = target_bytes(lambda fields: fields.update(sha256="AB" * 32))
     assert checks.parse_target(capitals) == making.target(GOOD)
+    asked = target_bytes(lambda fields: fields.update(channel="beta"))
+    assert checks.parse_target(asked) == making.target(GOOD, channel="beta")
 
 
 @pytest.mark.parametrize(
@@ -353,6 +444,18 @@ def test_a_target_is_read() -> None:
         (
             target_bytes(lambda fields: fields.update(version=1)),
             "the target is malformed: version must be a string, not 1",
+        ),
+        (
+            target_bytes(lambda fields: fields.update(channel="a b")),
+            "the target is malformed: channel must be 1 to 32 letters, digits, _, / and -, not 'a b'",
+        ),
+        (
+            target_bytes(lambda fields: fields.update(channel="")),
+            "the target is malformed: channel must be 1 to 32 letters, digits, _, / and -, not ''",
+        ),
+        (
+            target_bytes(lambda fields: fields.update(channel=None)),
+            "the target is malformed: channel must be a string, not None",
         ),
         (
             target_bytes(lambda fields: fields.update(signature={})),

@@ -168,7 +168,9 @@ def _entrypoint(setup: own.Setup, state: settle.State, consent: bool) -> bool:
     )
 
 
-def _facts(setup: own.Setup, seen: manager.Look, target: checks.Target, running: Optional[str]) -> checks.Facts:
+def _facts(
+    setup: own.Setup, seen: manager.Look, target: checks.Target, running: Optional[str], server_s: int
+) -> checks.Facts:
     product, update = setup.product, seen.state.update
     return checks.Facts(
         target=target,
@@ -179,18 +181,22 @@ def _facts(setup: own.Setup, seen: manager.Look, target: checks.Target, running:
         failed={entry.version: (entry.code, entry.why) for entry in update.failed},
         pins=product.pins,
         threshold=product.threshold,
-        now_s=max(int(time.time()), update.newest_issued),
+        now_s=int(time.time()),
+        policy=product.policy,
+        newest_issued=update.newest_issued,
+        server_s=server_s,
     )
 
 
 class Consent(NamedTuple):
-    """What whoever asks agrees to: adopting a plain file, starting a stopped unit."""
+    """What whoever asks agrees to and brings: adopting a plain file, starting a stopped unit, the time there."""
 
     adopt: bool = False
     start: bool = False
+    server_s: int = 0
 
 
-def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target) -> Prepared:
+def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, server_s: int) -> Prepared:
     """What the target is to this host by its records and by the release's own checks; raises the first refusal."""
     product = setup.product
     running, digest = running_version(product, seen.state)
@@ -207,7 +213,7 @@ def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target) -> Pre
     )
     if base.there:
         return base
-    facts = _facts(setup, seen, target, running)
+    facts = _facts(setup, seen, target, running, server_s)
     refusal = checks.check_before_manifest(facts)
     if refusal is not None:
         raise codes.Refused(refusal)
@@ -228,7 +234,7 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     product = setup.product
     seen = manager.look(product)
     _quiet(product, seen)
-    prepared = _checked(setup, seen, target)
+    prepared = _checked(setup, seen, target, consent.server_s)
     if prepared.there:
         return prepared
     must_adopt = _entrypoint(setup, seen.state, consent.adopt)

@@ -7,18 +7,22 @@ Rules:
   canonical form, numbered in ``signatures.py``), then the rows that read it.
 * The first row that objects decides; every refusal is terminal and has its code and sentence from that row.
 * Nothing here reads a clock, a file or the network: ``Facts`` holds all that a decision needs.
-* Expiry is judged by ``Facts.now_s``, which the caller makes the latest of the host's clock, the server's time and the
-  newest ``issuedAt`` of any manifest verified on this host.
+* The host's policy comes first, with the rows that need only what is asked for, and last, with those that need to know
+  what a release offers; a slot that holds the release already is asked both (field case C10).
+* A refusal that hangs on a clock says which clocks say what (field cases N9, N11).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, NamedTuple, Optional, Tuple, Union
 
-from . import codes, manifest, rfc3339, semver, signatures, target
+from . import clocks, codes, manifest, policy, semver, signatures, target
+from . import facts as known
 
-MAX_ARTIFACT = 512 << 20
+Facts = known.Facts
+Offer = known.Offer
+MAX_ARTIFACT = known.MAX_ARTIFACT
 MAX_TARGET = target.MAX_BYTES
 Target = target.Target
 Artifact = manifest.Artifact
@@ -26,25 +30,6 @@ parse_target = target.parse
 artifact_name = target.artifact_name
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-class Facts(NamedTuple):
-    """All that a decision about one target needs.
-
-    `running_version` is None when nobody knows it; `failed` gives code and reason of each version that failed here.
-    """
-
-    target: target.Target
-    product: str
-    platform: str
-    running_version: Optional[str]
-    floor: int
-    failed: Mapping[str, Tuple[str, str]]
-    pins: Sequence[str]
-    threshold: int
-    now_s: int
-    max_bytes: int = MAX_ARTIFACT
-    channels: Sequence[str] = (manifest.DEFAULT_CHANNEL,)
 
 
 class Verified(NamedTuple):
@@ -69,6 +54,13 @@ class ManifestCheck(NamedTuple):
     rule: Callable[[Facts, manifest.Manifest], Optional[str]]
 
 
+class OfferCheck(NamedTuple):
+    """A row that needs of a release only what a slot's record knows as well."""
+
+    code: str
+    rule: Callable[[Facts, Offer], Optional[str]]
+
+
 def check(facts: Facts) -> Union[Verified, codes.Refusal]:
     """The release that `facts.target` asks for, or the first refusal."""
     refusal = check_before_manifest(facts)
@@ -80,23 +72,41 @@ def check(facts: Facts) -> Union[Verified, codes.Refusal]:
     found = signatures.verify_release(published, facts.pins, facts.threshold)
     if isinstance(found, codes.Refusal):
         return found
-    for row in MANIFEST_CHECKS:
-        text = row.rule(facts, found.manifest)
-        if text:
-            return codes.Refusal(row.code, text)
+    refusal = _check_manifest(facts, found.manifest)
+    if refusal:
+        return refusal
     return Verified(found.manifest, _artifacts(facts, found.manifest)[0], found.signers)
 
 
 def check_before_manifest(facts: Facts) -> Optional[codes.Refusal]:
     """The first refusal of the rows that need no manifest.
 
-    A host that holds the target's bytes in its other slot, above the floor, needs these alone to go back to them.
+    A host that holds the target's bytes in its other slot, above the floor, needs these and `check_offer` alone.
     """
     for row in TARGET_CHECKS:
         text = row.rule(facts)
         if text:
             return codes.Refusal(row.code, text)
     return None
+
+
+def check_offer(facts: Facts, offer: Offer) -> Optional[codes.Refusal]:
+    """The first refusal of the policy for a release that was verified before, from its slot's record."""
+    for row in OFFER_CHECKS:
+        text = row.rule(facts, offer)
+        if text:
+            return codes.Refusal(row.code, text)
+    return None
+
+
+def _check_manifest(facts: Facts, body: manifest.Manifest) -> Optional[codes.Refusal]:
+    for row in MANIFEST_CHECKS:
+        text = row.rule(facts, body)
+        if text:
+            return codes.Refusal(row.code, text)
+    refusal = check_offer(facts, known.offer_of(body))
+    text = None if refusal else _min_from(facts, body)
+    return codes.Refusal(codes.BELOW_MIN_FROM, text) if text else refusal
 
 
 def _release_version(facts: Facts) -> Optional[str]:
@@ -107,7 +117,7 @@ def _release_version(facts: Facts) -> Optional[str]:
 def _not_failed_before(facts: Facts) -> Optional[str]:
     if facts.target.version not in facts.failed:
         return None
-    said = (facts.product, facts.target.version, _running(facts), facts.failed[facts.target.version][1])
+    said = (facts.product, facts.target.version, facts.running, facts.failed[facts.target.version][1])
     return "%s %s did not start; running %s (%s)" % said
 
 
@@ -151,9 +161,7 @@ def _not_older(facts: Facts, body: manifest.Manifest) -> Optional[str]:
 
 
 def _not_expired(facts: Facts, body: manifest.Manifest) -> Optional[str]:
-    if facts.now_s < body.expires_at:
-        return None
-    return "the release manifest expired at %s" % rfc3339.render(body.expires_at)
+    return clocks.expired(facts.clocks, body.expires_at, "the release manifest")
 
 
 def _artifact_listed(facts: Facts, body: manifest.Manifest) -> Optional[str]:
@@ -163,15 +171,21 @@ def _artifact_listed(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     return "the manifest lists no %s with the release sha256" % name
 
 
+def _artifact_kind(facts: Facts, body: manifest.Manifest) -> Optional[str]:
+    one = _artifacts(facts, body)[0]
+    if (one.kind, one.variant) == (facts.kind, facts.variant):
+        return None
+    found, taken = _kind(one.kind, one.variant), _kind(facts.kind, facts.variant)
+    return "the artifact %s is of kind %s; the slots of %s take %s" % (one.name, found, facts.product, taken)
+
+
+def _kind(kind: str, variant: Optional[str]) -> str:
+    return "%s, variant %s" % (kind, variant) if variant else kind
+
+
 def _artifact_size(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     size = _artifacts(facts, body)[0].size
     return "the binary is %d bytes; at most %d are taken" % (size, facts.max_bytes) if size > facts.max_bytes else None
-
-
-def _channel(facts: Facts, body: manifest.Manifest) -> Optional[str]:
-    if body.channel in facts.channels:
-        return None
-    return "the manifest is on channel %s; this host takes %s" % (body.channel, ", ".join(facts.channels))
 
 
 def _min_from(facts: Facts, body: manifest.Manifest) -> Optional[str]:
@@ -179,7 +193,7 @@ def _min_from(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     if least is None or (running is not None and not _older(running.text, least)):
         return None
     text = "%s %s takes over from %s or later, not from %s: go to a release in between first"
-    return text % (facts.product, body.version, least, _running(facts))
+    return text % (facts.product, body.version, least, facts.running)
 
 
 def _artifacts(facts: Facts, body: manifest.Manifest) -> Tuple[manifest.Artifact, ...]:
@@ -194,11 +208,12 @@ def _older(text: str, than: Optional[str]) -> bool:
     return one is not None and other is not None and semver.older(one, other)
 
 
-def _running(facts: Facts) -> str:
-    return facts.running_version or "an unknown version"
-
-
 TARGET_CHECKS: Tuple[TargetCheck, ...] = (
+    TargetCheck(codes.UPDATES_DISABLED, policy.enabled),
+    TargetCheck(codes.CHANNEL_NOT_ALLOWED, policy.requested_channel),
+    TargetCheck(codes.BELOW_MIN_VERSION, policy.min_version),
+    TargetCheck(codes.OTHER_MAJOR, policy.same_major),
+    TargetCheck(codes.TOO_FAR_BACK, policy.way_back),
     TargetCheck(codes.NOT_A_RELEASE, _release_version),
     TargetCheck(codes.FAILED_BEFORE, _not_failed_before),
     TargetCheck(codes.BAD_DIGEST, _digest),
@@ -211,9 +226,13 @@ MANIFEST_CHECKS: Tuple[ManifestCheck, ...] = (
     ManifestCheck(codes.OLDER_THAN_RUNNING, _not_older),
     ManifestCheck(codes.EXPIRED, _not_expired),
     ManifestCheck(codes.NO_ARTIFACT, _artifact_listed),
+    ManifestCheck(codes.WRONG_KIND, _artifact_kind),
     ManifestCheck(codes.ARTIFACT_TOO_LARGE, _artifact_size),
-    ManifestCheck(codes.CHANNEL_NOT_ALLOWED, _channel),
-    ManifestCheck(codes.BELOW_MIN_FROM, _min_from),
+)
+OFFER_CHECKS: Tuple[OfferCheck, ...] = (
+    OfferCheck(codes.CHANNEL_NOT_ALLOWED, policy.channel),
+    OfferCheck(codes.WRONG_CHANNEL, policy.channel_as_asked),
+    OfferCheck(codes.SEQUENCE_NOT_NEWER, policy.strict_sequence),
 )
 # The whole order, by code; `check` follows it and a test compares it with docs/design/releases.md.
 CHECKS: Tuple[str, ...] = (
@@ -221,4 +240,6 @@ CHECKS: Tuple[str, ...] = (
     codes.NO_MANIFEST,
     *signatures.ORDER,
     *(row.code for row in MANIFEST_CHECKS),
+    *(row.code for row in OFFER_CHECKS),
+    codes.BELOW_MIN_FROM,
 )

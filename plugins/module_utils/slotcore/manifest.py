@@ -57,6 +57,7 @@ _PLATFORM = re.compile(r"[a-z][a-z0-9]{0,31}-[a-z0-9][a-z0-9_]{0,31}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,31}")
+CHANNEL_RULE = "1 to 32 letters, digits, _, / and -"
 
 
 BadManifest = fields.BadField
@@ -132,7 +133,7 @@ def parse_body(data: bytes) -> Tuple[Manifest, object]:
         expires_at=found.time("expiresAt"),
         keys=listed_keys(found),
         artifacts=tuple(_artifact(*item) for item in found.items("artifacts")),
-        channel=found.optional("channel", CHANNEL, "1 to 32 letters, digits, _, / and -") or DEFAULT_CHANNEL,
+        channel=found.optional("channel", CHANNEL, CHANNEL_RULE) or DEFAULT_CHANNEL,
         min_from=found.version("minFrom") if "minFrom" in found else None,
     )
     _check_whole(body)

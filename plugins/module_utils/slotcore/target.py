@@ -3,7 +3,8 @@
 
 Rules:
 
-* A target has exactly its five fields, all strings; ``signature`` is the published manifest as text.
+* A target has exactly its fields, all strings; ``signature`` is the published manifest as text. Only ``channel``, the
+  channel that is asked for, may be left out.
 * The digest may be written in capitals; from here on it is lower case.
 * The file that a host runs is named ``<product>_<version>_<os>_<arch>``.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional
 
-from . import codes, fields
+from . import codes, fields, manifest
 
 MAX_BYTES = 6 << 20
 
@@ -28,6 +29,10 @@ class Target(NamedTuple):
     url: str
     sha256: str
     signature: str
+    channel: Optional[str] = None
+
+
+_NEEDED = Target._fields[:-1]
 
 
 def parse(data: bytes) -> Target:
@@ -38,9 +43,9 @@ def parse(data: bytes) -> Target:
 
     """
     try:
-        names = Target._fields
-        found = fields.Fields(fields.read(data, "the target", MAX_BYTES), "", names)
-        target = Target(*(found.text(name) for name in names))
+        found = fields.Fields(fields.read(data, "the target", MAX_BYTES), "", _NEEDED, ("channel",))
+        channel = found.optional("channel", manifest.CHANNEL, manifest.CHANNEL_RULE)
+        target = Target._make([*(found.text(name) for name in _NEEDED), channel])
     except fields.BadField as error:
         raise codes.refused(codes.BAD_TARGET, "the target is malformed: %s" % error) from None
     return target._replace(sha256=target.sha256.lower())
