@@ -215,6 +215,13 @@ def test_names_have_a_length() -> None:
         assert "is longer than" in refused(tars.packed(tars.extended((b"path", name + b"f")), tars.member(b"a")))
 
 
+def test_names_have_a_depth() -> None:
+    """So that whoever walks down to a file holds few directories open."""
+    assert contents(tars.packed(tars.member(b"d/" * 31 + b"f")))
+    text = refused(tars.packed(tars.member(b"d/" * 32 + b"f")))
+    assert text.endswith("its name has 33 parts; at most 32 are taken")
+
+
 @pytest.mark.parametrize(
     ("parts", "rule"),
     [

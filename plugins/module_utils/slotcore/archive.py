@@ -22,6 +22,7 @@ from . import codes, inflate, tarheader
 ZEROS = bytes(tarheader.BLOCK)
 MAX_NAME = 1024
 MAX_COMPONENT = 255
+MAX_PARTS = 32
 MAX_RECORDS = 64 * 1024
 MAX_PADDING = 1 << 20
 
@@ -229,13 +230,16 @@ def _plain_name(raw: bytes, directory: bool) -> str:
         if not directory:
             raise tarheader.BadHeader("it is a file, and its name ends in a slash")
         name = name[:-1]
-    if len(raw) > MAX_NAME or any(len(part.encode("utf-8")) > MAX_COMPONENT for part in name.split("/")):
+    parts = name.split("/")
+    if len(raw) > MAX_NAME or any(len(part.encode("utf-8")) > MAX_COMPONENT for part in parts):
         raise tarheader.BadHeader(
             "its name is longer than %d bytes, or a part of it than %d" % (MAX_NAME, MAX_COMPONENT)
         )
-    for part in name.split("/"):
+    if len(parts) > MAX_PARTS:
+        raise tarheader.BadHeader("its name has %d parts; at most %d are taken" % (len(parts), MAX_PARTS))
+    for part in parts:
         if part in ("", ".", ".."):
-            raise tarheader.BadHeader("its name has the part %s" % (ascii(part) if part else "''"))
+            raise tarheader.BadHeader("its name has the part %s" % ascii(part))
     if "\\" in name or any(ord(char) < 32 or 127 <= ord(char) < 160 for char in name):
         raise tarheader.BadHeader("its name has a backslash or a control character")
     return name
