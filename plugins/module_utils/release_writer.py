@@ -52,16 +52,32 @@ def chunks(path: str) -> Iterator[bytes]:
         raise codes.refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
 
 
-def _key(path: str, passphrase: Optional[str], private: bool) -> Any:
-    pem = b"".join(chunks(path))[: MAX_KEY_FILE + 1]
-    secret = passphrase.encode("utf-8") if passphrase else None
-    load = keys.load_private if private else keys.load_public
+def _read(path: str, load: Any) -> Any:
     try:
-        return load(pem, secret if b"ENCRYPTED" in pem else None)
+        return load(b"".join(chunks(path))[: MAX_KEY_FILE + 1])
     except keys.BadKey as error:
         raise codes.refused(codes.BAD_KEY, "%s: %s" % (path, error)) from None
     except keys.Unavailable as error:
         raise codes.refused(codes.NO_CRYPTOGRAPHY, str(error)) from None
+
+
+def public_key(path: str) -> keys.PublicKey:
+    """The public key in a file."""
+    found: keys.PublicKey = _read(path, keys.load_public)
+    return found
+
+
+def private_key(path: str, passphrase: Optional[str]) -> keys.PrivateKey:
+    """The private key in a file; the passphrase is for those that are encrypted."""
+
+    def load(data: bytes) -> keys.PrivateKey:
+        try:
+            return keys.load_private(data)
+        except keys.Locked:
+            return keys.load_private(data, passphrase.encode("utf-8") if passphrase else None)
+
+    found: keys.PrivateKey = _read(path, load)
+    return found
 
 
 def _split(spec: str) -> Tuple[str, Optional[str]]:
@@ -88,7 +104,7 @@ def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
 
 def _public_keys(params: Dict[str, Any], signers: List[keys.PrivateKey]) -> Tuple[manifest.Key, ...]:
     """The keys given and those that sign, each once, in their order."""
-    public = [_key(path, params["passphrase"], private=False) for path in params["keys"]]
+    public = [public_key(path) for path in params["keys"]]
     public += [signer.public for signer in signers]
     return tuple(release.key(key) for key in dict.fromkeys(public))
 
@@ -96,7 +112,7 @@ def _public_keys(params: Dict[str, Any], signers: List[keys.PrivateKey]) -> Tupl
 def plan(params: Dict[str, Any]) -> Plan:
     """Everything that would be written, from a look at the artifacts, the keys and the directory."""
     artifacts = _artifacts(params)
-    signers = [_key(path, params["passphrase"], private=True) for path in params["sign_with"]]
+    signers = [private_key(path, params["passphrase"]) for path in params["sign_with"]]
     now = int(time.time())
     wanted = manifest.Manifest(
         product=params["product"],

@@ -60,13 +60,13 @@ options:
     required: true
   keys:
     description:
-      - PEM files, public or private, of the keys that may sign. Those in O(sign_with) may anyway.
+      - Files of the public keys that may sign, PEM or DER. Those in O(sign_with) may anyway. A private key here is refused.
     type: list
     elements: path
     default: []
   sign_with:
     description:
-      - PEM files of the private keys to sign with now.
+      - Files of the private keys to sign with now, as OpenSSL writes them.
     type: list
     elements: path
     default: []

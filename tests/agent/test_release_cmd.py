@@ -182,7 +182,7 @@ def test_two_of_three_people_make_a_release_that_a_host_takes(bench: Bench, tmp_
 @pytest.mark.parametrize("alg", [None, "ES256", "EdDSA"])
 def test_a_key_is_made(bench: Bench, alg: Optional[str]) -> None:
     """Private for its owner alone, public for all, kid and pin printed."""
-    arguments = ["keygen", "--output", "new.pem", "--json", *(["--alg", alg] if alg else [])]
+    arguments = ["keygen", "--output", "new.pem", "--no-passphrase", "--json", *(["--alg", alg] if alg else [])]
     ran = bench.run(*arguments, preexec=umask(0))
     assert ran.status == 0, ran
     private, public = bench.top / "new.pem", bench.top / "new.pub.pem"
@@ -198,6 +198,7 @@ def test_a_key_is_made(bench: Bench, alg: Optional[str]) -> None:
         "changed": True,
         "spec": 1,
         "code": "ok",
+        "encrypted": False,
     }
     assert told.items() <= ran.json.items()
     assert "new.pem is not encrypted" in ran.err
@@ -221,7 +222,7 @@ def test_a_key_is_never_overwritten(bench: Bench, there: str) -> None:
     """Neither half, nor is the other half made then."""
     (bench.top / there).write_text("mine")
     before = bench.files()
-    text = refused(bench.run("keygen", "--output", "new.pem", "--json"), codes.ALREADY_EXISTS)
+    text = refused(bench.run("keygen", "--output", "new.pem", "--no-passphrase", "--json"), codes.ALREADY_EXISTS)
     assert text == "%s is there and is not overwritten; choose another name or remove it by hand" % there
     assert bench.files() == before
 
@@ -229,7 +230,7 @@ def test_a_key_is_never_overwritten(bench: Bench, there: str) -> None:
 def test_a_link_at_a_keys_name_is_not_followed(bench: Bench) -> None:
     """Not even one that leads nowhere."""
     (bench.top / "new.pem").symlink_to(bench.top / "elsewhere")
-    refused(bench.run("keygen", "--output", "new.pem", "--json"), codes.ALREADY_EXISTS)
+    refused(bench.run("keygen", "--output", "new.pem", "--no-passphrase", "--json"), codes.ALREADY_EXISTS)
     assert not (bench.top / "elsewhere").exists()
 
 
@@ -271,13 +272,11 @@ def test_D13_an_odd_umask_changes_no_mode(bench: Bench) -> None:
 
 
 def test_every_option_of_a_build_reaches_the_manifest(bench: Bench) -> None:
-    """Channel, stepping stone, days, and a private key where a public one would do."""
+    """Channel, stepping stone, days; and a key given twice is refused."""
     ran = bench.run(
         *bench.build_arguments(channel="beta", min_from="1.0.0", expires_days="7"),
         "--key",
-        "k2.pem",
-        "--passphrase-file",
-        "pass",
+        "k2.pub.pem",
     )
     assert "keys[3].kid is the same as that of keys[2]" in refused(ran, codes.BAD_RELEASE)
     assert bench.build(channel="beta", min_from="1.0.0", expires_days="7").status == 0
@@ -363,6 +362,7 @@ def test_what_is_no_release_leaves_nothing_behind(bench: Bench, changes: Dict[st
         ["build", "--expires-days", "36501"],
         ["build", "--issued-at", "yesterday"],
         ["keygen", "--output", "x", "--alg", "RSA"],
+        ["keygen", "--output", "x", "--no-passphrase", "--passphrase-file", "pass"],
         ["verify", "--manifest", "x"],
         ["verify", "--manifest", "x", "--pins", "", "--pins-file", "y"],
         ["verify", "--manifest", "x", "--pins", "", "--threshold", "0"],
@@ -417,28 +417,81 @@ def test_signing_twice_changes_nothing(bench: Bench) -> None:
     assert bench.sign(0).out.startswith("already signed by ")
 
 
-def ask(bench: Bench, answer: bytes) -> Tuple[int, str]:
-    """Sign on a terminal and answer the question; an empty answer is Ctrl-C."""
+def on_terminal(bench: Bench, arguments: List[str], answers: List[Tuple[bytes, bytes]]) -> Tuple[int, str]:
+    """Run on a terminal; each pair is what is waited for and what is typed then, where nothing is Ctrl-C."""
     master, slave = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
-    command = [*PROGRAM, "release", "sign", "--manifest", str(bench.manifest), "--key", "k0.pem"]
-    child = subprocess.Popen(command, cwd=bench.top, env=environment, stdin=slave, stdout=slave, stderr=slave)
+    command = [*PROGRAM, "release", *arguments]
+    child = subprocess.Popen(
+        command, cwd=bench.top, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
     os.close(slave)
     try:
-        seen = b""
-        while b"sign this? (yes) " not in seen:
-            assert select.select([master], [], [], 60)[0], seen
-            seen += os.read(master, 4096)
-        if answer:
-            os.write(master, answer)
-        else:
-            child.send_signal(signal.SIGINT)
+        seen, at = b"", 0
+        for wanted, typed in answers:
+            while wanted not in seen[at:]:
+                assert select.select([master], [], [], 60)[0], seen
+                seen += os.read(master, 4096)
+            at = len(seen)
+            if typed:
+                os.write(master, typed)
+            else:
+                child.send_signal(signal.SIGINT)
         status = child.wait(60)
         return status, (seen + os.read(master, 65536)).decode()
     finally:
         child.kill()
         child.wait(60)
         os.close(master)
+
+
+def ask(bench: Bench, answer: bytes) -> Tuple[int, str]:
+    """Sign on a terminal and answer the question; an empty answer is Ctrl-C."""
+    arguments = ["sign", "--manifest", str(bench.manifest), "--key", "k0.pem"]
+    return on_terminal(bench, arguments, [(b"sign this? (yes) ", answer)])
+
+
+def test_a_new_keys_passphrase_is_asked_for_twice(bench: Bench) -> None:
+    """On a terminal, without showing it; two that differ and an empty one write nothing."""
+    arguments = ["keygen", "--output", "new.pem"]
+    first, again = b"passphrase for the new key: ", b"the same again: "
+    for typed, text in (((b"one\n", b"two\n"), "the two passphrases differ"), ((b"\n",), "the passphrase is empty")):
+        status, seen = on_terminal(bench, arguments, list(zip((first, again), typed)))
+        assert (status, text in seen) == (3, True), seen
+        assert not (bench.top / "new.pem").exists()
+    status, seen = on_terminal(bench, arguments, [(first, b"open sesame\n"), (again, b"open sesame\n")])
+    assert (status, "open sesame" in seen) == (0, False), seen
+    made = (bench.top / "new.pem").read_bytes()
+    assert b"ENCRYPTED" in made
+    assert keys.load_private(made, b"open sesame").public.kid in seen
+
+
+@pytest.mark.parametrize("stdin", ["", "open sesame\nopen sesame\n"])
+def test_without_a_terminal_a_new_key_needs_a_word_about_its_passphrase(bench: Bench, stdin: str) -> None:
+    """No unencrypted key by accident, and no passphrase out of a pipe."""
+    ran = bench.run("keygen", "--output", "new.pem", "--json", stdin=stdin)
+    assert "say --no-passphrase for a key that is not encrypted" in refused(ran, codes.BAD_KEY)
+    assert not (bench.top / "new.pem").exists()
+
+
+def test_a_locked_keys_passphrase_is_asked_for(bench: Bench) -> None:
+    """On a terminal, once, after the question whether to sign."""
+    bench.built()
+    arguments = ["sign", "--manifest", str(bench.manifest), "--key", "k2.pem"]
+    question, secret = (b"sign this? (yes) ", b"yes\n"), b"passphrase of k2.pem: "
+    status, seen = on_terminal(bench, arguments, [question, (secret, b"wrong\n")])
+    assert (status, bench.signers()) == (3, [])
+    assert "k2.pem: the private key cannot be read with this passphrase" in seen
+    status, seen = on_terminal(bench, arguments, [question, (secret, b"right\n")])
+    assert (status, bench.signers()) == (0, [2]), seen
+
+
+def test_a_private_key_never_goes_where_a_public_one_is_asked_for(bench: Bench) -> None:
+    """Whoever builds has no business with it."""
+    ran = bench.run(*bench.build_arguments(), "--key", "k2.pem")
+    text = refused(ran, codes.BAD_KEY)
+    assert text == "k2.pem: found ENCRYPTED PRIVATE KEY, not a public key: give its NAME.pub.pem"
+    assert not (bench.top / "releases").exists()
 
 
 def test_signing_asks_first(bench: Bench) -> None:
@@ -477,7 +530,7 @@ def test_a_key_that_cannot_sign_is_refused(bench: Bench) -> None:
     for name, more, text in (
         ("stranger.pem", [], "the manifest does not list the key "),
         ("k0.pub.pem", [], "k0.pub.pem: found PUBLIC KEY, not a private key"),
-        ("k2.pem", [], "k2.pem: the private key is encrypted: its passphrase is needed"),
+        ("k2.pem", [], "k2.pem: the private key is encrypted: its passphrase is needed; give --passphrase-file FILE"),
         ("k2.pem", ["--passphrase-file", "wrong"], "k2.pem: the private key cannot be read with this passphrase"),
         (
             "k0.pem",
@@ -660,7 +713,7 @@ def test_a_missing_artifact_fails(bench: Bench) -> None:
 @pytest.mark.parametrize(("output", "code"), [("no/where.pem", "cannot-write"), (NAME + "/k.pem", "cannot-write")])
 def test_a_place_that_cannot_be_written_fails(bench: Bench, output: str, code: str) -> None:
     """Naming the file that was wanted."""
-    ran = bench.run("keygen", "--output", output, "--json")
+    ran = bench.run("keygen", "--output", output, "--no-passphrase", "--json")
     assert (ran.status, ran.json["code"]) == (1, code)
     assert ran.json["message"].startswith(output + ": ")
 
@@ -685,7 +738,7 @@ def test_a_write_that_fails_half_way_leaves_what_was_there(bench: Bench) -> None
     before = bench.files()
     for arguments in (
         ["sign", "--manifest", str(bench.manifest), "--key", "k1.pem", "--yes"],
-        ["keygen", "--output", "new.pem"],
+        ["keygen", "--output", "new.pem", "--no-passphrase"],
     ):
         ran = bench.run(*arguments, "--json", preexec=limit(100))
         assert (ran.status, ran.json["code"]) == (1, "cannot-write"), ran

@@ -131,7 +131,7 @@ def test_keys_and_signatures_of_openssl_are_taken(tmp_path: pathlib.Path, alg: s
     openssl(*(sign if alg == keys.EDDSA else ["dgst", "-sha256", "-sign", plain, "-out", signature, message]))
     ours = keys.load_private(key.read_bytes(), passphrase)
     theirs = keys.load_public(public.read_bytes())
-    assert ours.public == theirs == keys.load_public(key.read_bytes(), passphrase)
+    assert ours.public == theirs
     assert theirs.spki == openssl("pkey", "-pubin", "-in", public, "-outform", "DER")
     made = signature.read_bytes()
     assert keys.verify(alg, theirs.spki, MESSAGE, made if alg == keys.EDDSA else der_to_p1363(made))
@@ -223,7 +223,8 @@ def test_passphrases_are_told_apart() -> None:
         (b"-----BEGIN PUBLIC KEY-----\nQQ\n-----END PUBLIC KEY-----\n", "the public key cannot be read: not base64"),
         (b"-----BEGIN PUBLIC KEY-----\n\xff\n-----END PUBLIC KEY-----\n", "the public key cannot be read: 'ascii'"),
         (b"-----BEGIN PUBLIC KEY-----\nQQ==\n-----END PUBLIC KEY-----\n", "the key is neither P-256"),
-        (b"-----BEGIN PRIVATE KEY-----\nQQ==\n-----END PRIVATE KEY-----\n", "the private key cannot be read as PKCS#8"),
+        (b"-----BEGIN PRIVATE KEY-----\nQQ==\n-----END PRIVATE KEY-----\n", "found PRIVATE KEY, not a public key"),
+        (b"0123", "the key is neither P-256"),
     ],
 )
 def test_a_file_without_a_key_is_refused(pem: bytes, text: str) -> None:
@@ -231,6 +232,54 @@ def test_a_file_without_a_key_is_refused(pem: bytes, text: str) -> None:
     with pytest.raises(keys.BadKey) as error:
         keys.load_public(pem)
     assert str(error.value).startswith(text)
+
+
+FORMS = (
+    # what openssl calls it, and how it is written from a plain PKCS#8 file
+    ("PKCS#8 PEM", ["pkey"]),
+    ("PKCS#8 DER", ["pkey", "-outform", "DER"]),
+    ("PKCS#8 PEM, encrypted", ["pkey", "-aes256", "-passout", "pass:right"]),
+    ("PKCS#8 DER, encrypted", ["pkcs8", "-topk8", "-outform", "DER", "-passout", "pass:right"]),
+    ("SEC1 PEM", ["ec"]),
+    ("SEC1 DER", ["ec", "-outform", "DER"]),
+    ("SEC1 PEM, encrypted", ["ec", "-aes256", "-passout", "pass:right"]),
+)
+
+
+@needs_openssl
+@pytest.mark.parametrize("alg", keys.ALGORITHMS)
+@pytest.mark.parametrize(("form", "command"), FORMS)
+def test_every_form_that_openssl_writes_is_read(
+    tmp_path: pathlib.Path, form: str, command: Tuple[str, ...], alg: str
+) -> None:
+    """Private keys by their bytes alone; an encrypted one says that it is, and a public one is read in DER too."""
+    if alg == keys.EDDSA and form.startswith("SEC1"):
+        pytest.skip("SEC1 is for elliptic curve keys of the older kind only")
+    key = making.key(1 if alg == keys.ES256 else 2, alg)
+    (tmp_path / "plain").write_bytes(key.pem())
+    data = openssl(*command, "-in", tmp_path / "plain")
+    if "encrypted" in form:
+        with pytest.raises(keys.Locked, match="its passphrase is needed"):
+            keys.load_private(data)
+        with pytest.raises(keys.BadKey, match="cannot be read with this passphrase"):
+            keys.load_private(data, b"wrong")
+        assert keys.load_private(data, b"right").public == key.public
+    else:
+        assert keys.load_private(data).public == key.public
+        with pytest.raises(keys.BadKey, match="not encrypted, yet a passphrase is given"):
+            keys.load_private(data, b"right")
+    assert keys.load_public(key.public.spki) == key.public
+    with pytest.raises(keys.BadKey):
+        keys.load_public(data)
+
+
+@pytest.mark.parametrize(
+    "data", [b"0", b"0\x82\x01", b"-----BEGIN PRIVATE KEY-----\nQQ==\n-----END PRIVATE KEY-----\n"]
+)
+def test_what_is_no_private_key_is_refused(data: bytes) -> None:
+    """Named by the forms that are read."""
+    with pytest.raises(keys.BadKey, match=r"^the private key cannot be read as PKCS#8 or SEC1, in PEM or DER$"):
+        keys.load_private(data)
 
 
 def test_a_public_key_signs_nothing() -> None:

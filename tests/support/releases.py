@@ -81,7 +81,7 @@ class Workshop:
 
     def _keygen(self, number: int) -> Key:
         path = self.directory / f"release-key-{number}.pem"
-        answer = self.release_command("keygen", "--output", str(path))
+        answer = self.release_command("keygen", "--output", str(path), "--no-passphrase")
         return Key(path, str(answer["kid"]), str(answer["pin"]))
 
     def build(
@@ -143,7 +143,7 @@ class Workshop:
         artifact = self.build(version, sequence, kind, pad_mib, extra)
         argv: List[str] = ["build", "--product", PRODUCT, "--version", version, "--sequence", str(sequence)]
         for key in self.keys:
-            argv += ["--key", str(key.path)]
+            argv += ["--key", str(key.path.with_suffix(".pub.pem"))]
         self.release_command(*argv, "--artifact", str(artifact), "--output", str(self.base), *more)
         for key in self.keys[: self.threshold] if signers is None else signers:
             self.release_command("sign", "--manifest", str(found.manifest), "--key", str(key.path), "--yes")

@@ -12,13 +12,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
+from typing import Callable, Dict, List, Sequence, Tuple
 
 from slotcore import codes, keys, manifest, release, rfc3339, semver, signatures, target
-from slotward import answers, release_files, release_help
+from slotward import answers, release_files, release_help, release_keys, release_say
 
-MAX_KEY_FILE = 64 << 10
-Loaded = TypeVar("Loaded")
 DAY_S = 86400
 
 
@@ -35,31 +33,9 @@ def main(argv: Sequence[str]) -> int:
     except keys.Unavailable as error:
         answer = answers.of_error("", codes.refused(codes.NO_CRYPTOGRAPHY, str(error)))
     except KeyboardInterrupt:
-        _say("interrupted; nothing is half written")
+        release_say.say("interrupted; nothing is half written")
         return answers.FAILED
     return _print(answer, args.json)
-
-
-def keygen(args: argparse.Namespace) -> answers.Answer:
-    """Write a new private key and its public half."""
-    private_path, public_path = args.output, _public_path(args.output)
-    for path in (private_path, public_path):
-        if os.path.lexists(path):
-            text = f"{path} is there and is not overwritten; choose another name or remove it by hand"
-            raise codes.refused(codes.ALREADY_EXISTS, text)
-    key = keys.generate(args.alg)
-    release_files.create(private_path, iter((key.pem(_passphrase(args)),)), 0o600)
-    release_files.create(public_path, iter((keys.public_pem(key.public),)))
-    if not args.passphrase_file:
-        _say(f"{private_path} is not encrypted: whoever reads it can sign (--passphrase-file encrypts it)")
-    told = {"alg": key.public.alg, "kid": key.public.kid, "pin": key.public.pin}
-    lines = [
-        f"private key {private_path}",
-        f"public key {public_path}",
-        f"kid {key.public.kid}",
-        f"pin {key.public.pin}",
-    ]
-    return _done("", True, {**told, "private": private_path, "public": public_path}, lines)
 
 
 def build(args: argparse.Namespace) -> answers.Answer:
@@ -67,7 +43,7 @@ def build(args: argparse.Namespace) -> answers.Answer:
     if not semver.is_version(args.version):
         raise codes.refused(codes.NOT_A_RELEASE, f'"{args.version}" is not a release version')
     sources = [_measured(args, spec) for spec in args.artifact]
-    listed = [release.key(_public(path, _passphrase(args))) for path in args.key]
+    listed = [release.key(release_keys.read_public(path)) for path in args.key]
     wanted = manifest.Manifest(
         product=args.product,
         version=args.version,
@@ -99,14 +75,14 @@ def sign(args: argparse.Namespace) -> answers.Answer:
     path = args.manifest
     shown = release_files.read(path, manifest.MAX_PUBLISHED)
     parts = release.read(shown)
-    _say("about to sign with " + args.key)
+    release_say.say("about to sign with " + args.key)
     for line in release.describe_lines(shown):
-        _say("  " + line)
-    if not args.yes and not _agreed():
+        release_say.say("  " + line)
+    if not args.yes and not release_say.agreed("sign this?", "yes"):
         raise codes.refused(
             codes.NOT_AGREED, "nothing was signed: answer yes, or give --yes after reading what is signed"
         )
-    key = _loaded(args.key, _passphrase(args), keys.load_private)
+    key = release_keys.read_private(args.key, args.passphrase_file)
     with release_files.locked(os.path.dirname(path)):
         there = release_files.read(path, manifest.MAX_PUBLISHED)
         if release.read(there).form.body != parts.form.body:
@@ -148,7 +124,7 @@ def verify(args: argparse.Namespace) -> answers.Answer:
 
 
 RUN: Dict[str, Callable[[argparse.Namespace], answers.Answer]] = {
-    "keygen": keygen,
+    "keygen": release_keys.keygen,
     "build": build,
     "sign": sign,
     "merge": merge,
@@ -165,7 +141,7 @@ def _measured(args: argparse.Namespace, spec: str) -> Tuple[str, manifest.Artifa
         text = f"cannot tell the platform of {path}: its name does not end in _os_arch; write {path}:linux-amd64"
         raise codes.refused(codes.BAD_RELEASE, text)
     sha256, size = release.measure(release_files.chunks(path))
-    _say(f"{path}: {size} bytes, {platform}")
+    release_say.say(f"{path}: {size} bytes, {platform}")
     return path, release.artifact(args.product, args.version, platform, sha256, size)
 
 
@@ -187,7 +163,10 @@ def _pins(args: argparse.Namespace) -> Tuple[str, ...]:
     text = args.pins or ""
     if args.pins_file:
         text = ",".join(
-            release_files.read(args.pins_file, MAX_KEY_FILE).decode("utf-8", "replace").replace(",", " ").split()
+            release_files.read(args.pins_file, release_keys.MAX_KEY_FILE)
+            .decode("utf-8", "replace")
+            .replace(",", " ")
+            .split()
         )
     try:
         pins = keys.parse_pins(text)
@@ -201,48 +180,11 @@ def _pins(args: argparse.Namespace) -> Tuple[str, ...]:
     return pins
 
 
-def _passphrase(args: argparse.Namespace) -> Optional[bytes]:
-    if not args.passphrase_file:
-        return None
-    found = release_files.read(args.passphrase_file, MAX_KEY_FILE).split(b"\n")[0].rstrip(b"\r")
-    if not found:
-        raise codes.refused(codes.BAD_KEY, f"{args.passphrase_file}: its first line, the passphrase, is empty")
-    return found
-
-
-def _public(path: str, passphrase: Optional[bytes]) -> keys.PublicKey:
-    return _loaded(path, passphrase, keys.load_public)
-
-
-def _loaded(path: str, passphrase: Optional[bytes], load: Callable[[bytes, Optional[bytes]], Loaded]) -> Loaded:
-    try:
-        return load(release_files.read(path, MAX_KEY_FILE), passphrase)
-    except keys.BadKey as error:
-        raise codes.refused(codes.BAD_KEY, f"{path}: {error}") from None
-
-
-def _public_path(path: str) -> str:
-    return path.removesuffix(".pem") + ".pub.pem"
-
-
-def _agreed() -> bool:
-    if not sys.stdin.isatty():
-        return False
-    print("sign this? (yes) ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip() == "yes"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _done(product: str, changed: bool, more: Dict[str, Any], lines: List[str]) -> answers.Answer:
-    return answers.Answer(answers.DONE, {**answers.base(product, "idle", changed=changed), **more}, lines)
-
-
 def _described(published: bytes, changed: bool, lines: List[str], **more: object) -> answers.Answer:
     told = release.describe(published)
-    return _done(str(told["product"]), changed, {**told, **more}, [*lines, *release.describe_lines(published)])
+    return release_say.done(
+        str(told["product"]), changed, {**told, **more}, [*lines, *release.describe_lines(published)]
+    )
 
 
 def _print(answer: answers.Answer, as_json: bool) -> int:

@@ -15,7 +15,7 @@ TOUR = (
     """A release that two of three people must sign:
 
   each signer, once, on a machine of their own:
-    slotward release keygen --output ana.pem --passphrase-file ana.txt
+    slotward release keygen --output ana.pem
     (ana.pem stays there; ana.pub.pem and the printed pin go to everybody)
 
   whoever builds:
@@ -24,7 +24,7 @@ TOUR = (
       --artifact build/slotward_1.1.0_linux_amd64 --output releases
 
   two of the signers, each on a copy, then together:
-    slotward release sign --manifest manifest.json --key ana.pem --passphrase-file ana.txt
+    slotward release sign --manifest manifest.json --key ana.pem
     slotward release merge --output releases/slotward/1.1.0/manifest.json ana/manifest.json ben/manifest.json
 
   anybody:
@@ -36,8 +36,13 @@ TOUR = (
 )
 
 KEYGEN = (
-    """Writes the private key (mode 0600) and beside it the public key, NAME.pub.pem, and prints
-the key id and the pin. Nothing is overwritten. Hosts pin the key by [update] release_pins.
+    """Writes the private key (mode 0600, encrypted) and beside it the public key, NAME.pub.pem, and
+prints the key id and the pin. Nothing is overwritten. Hosts pin the key by [update] release_pins.
+Without --passphrase-file the passphrase is asked for on the terminal, twice; an unencrypted key is
+made only with --no-passphrase.
+
+  slotward release keygen --output ana.pem
+  slotward release keygen --output ben.pem --alg EdDSA --passphrase-file ben.txt
 
 """
     + EXITS
@@ -114,7 +119,9 @@ def _keygen(sub: argparse.ArgumentParser) -> None:
         "--output", required=True, metavar="NAME.pem", help="the private key's file, which must not be there"
     )
     sub.add_argument("--alg", choices=keys.ALGORITHMS, default=keys.ES256, help="default: %(default)s")
-    _passphrase(sub, "encrypt the private key with the first line of this file")
+    lock = sub.add_mutually_exclusive_group()
+    _passphrase(lock, "encrypt the private key with the first line of this file (default: ask on the terminal, twice)")
+    lock.add_argument("--no-passphrase", action="store_true", help="leave the private key unencrypted")
 
 
 def _build(sub: argparse.ArgumentParser) -> None:
@@ -122,7 +129,7 @@ def _build(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--version", required=True, help="semantic version, such as 1.4.0")
     sub.add_argument("--sequence", required=True, type=_positive, metavar="N", help="higher than every release before")
     sub.add_argument(
-        "--key", required=True, action="append", metavar="PUB.pem", help="a key that may sign, 1 to 16 times"
+        "--key", required=True, action="append", metavar="PUB.pem", help="a public key that may sign, 1 to 16 times"
     )
     sub.add_argument(
         "--artifact",
@@ -140,14 +147,13 @@ def _build(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--issued-at", type=_time, default=_now(), metavar="TIME", help="such as 2026-01-31T12:00:00Z (default: now)"
     )
-    _passphrase(sub, "for private keys given as --key: the first line of this file")
 
 
 def _sign(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--manifest", required=True, metavar="FILE", help="the manifest to sign, in place")
     sub.add_argument("--key", required=True, metavar="KEY.pem", help="the private key")
     sub.add_argument("--yes", action="store_true", help="do not ask")
-    _passphrase(sub, "the first line of this file opens the private key")
+    _passphrase(sub, "the first line of this file opens the private key (default: ask on the terminal)")
 
 
 def _merge(sub: argparse.ArgumentParser) -> None:
@@ -169,7 +175,7 @@ def _verify(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def _passphrase(sub: argparse.ArgumentParser, text: str) -> None:
+def _passphrase(sub: argparse._ActionsContainer, text: str) -> None:
     sub.add_argument("--passphrase-file", metavar="FILE", help=text)
 
 

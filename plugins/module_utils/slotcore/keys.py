@@ -9,17 +9,17 @@ Rules:
   is the same hash in base64url without padding.
 * The library is imported inside functions and no more of it than the call needs; without it ``Unavailable`` says what
   to install. Nothing else here needs it.
-* Private keys are PEM in PKCS#8, encrypted when a passphrase is given. Errors never show key material.
+* Private keys are written as PKCS#8 in PEM, encrypted when a passphrase is given, and read as OpenSSL writes them.
+  Errors never show key material.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from typing import Any, NamedTuple, Optional, Tuple
 
-from . import canonical, manifest
+from . import canonical, manifest, pem
 
 ES256 = "ES256"
 EDDSA = "EdDSA"
@@ -27,7 +27,7 @@ ALGORITHMS = (ES256, EDDSA)
 SIGNATURE_BYTES = 64
 
 _PIN = "sha256/"
-_PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]*KEY)-----\s(.*?)-----END \1-----", re.DOTALL)
+_DER = b"\x30"
 
 
 class Unavailable(Exception):
@@ -36,6 +36,10 @@ class Unavailable(Exception):
 
 class BadKey(ValueError):
     """What should be a key is none that a release takes."""
+
+
+class Locked(BadKey):
+    """The private key is encrypted and no passphrase was given."""
 
 
 class PublicKey(NamedTuple):
@@ -175,33 +179,40 @@ def generate(alg: str) -> PrivateKey:
     raise BadKey("%s is not one of %s" % (ascii(alg), ", ".join(ALGORITHMS)))
 
 
-def load_private(pem: bytes, passphrase: Optional[bytes] = None) -> PrivateKey:
-    """The private key in `pem`."""
+def load_private(data: bytes, passphrase: Optional[bytes] = None) -> PrivateKey:
+    """The private key in `data`: PEM or DER, PKCS#8 or SEC1, encrypted or not."""
     require()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization as forms
 
-    label, block, _whole = _block(pem)
-    if "PRIVATE KEY" not in label:
-        raise BadKey("found %s, not a private key" % label)
+    load, block = forms.load_der_private_key, data
+    if not data.startswith(_DER):
+        label, block, _inside = _block(data)
+        if "PRIVATE KEY" not in label:
+            raise BadKey("found %s, not a private key" % label)
+        load = forms.load_pem_private_key
     try:
-        handle = forms.load_pem_private_key(block, passphrase or None)
+        return _private(load(block, passphrase or None))
     except TypeError:
-        wrong = "not encrypted, yet a passphrase is given" if passphrase else "encrypted: its passphrase is needed"
-        raise BadKey("the private key is %s" % wrong) from None
+        if passphrase:
+            raise BadKey("the private key is not encrypted, yet a passphrase is given") from None
+        raise Locked("the private key is encrypted: its passphrase is needed") from None
+    except BadKey:
+        raise
     except (ValueError, UnsupportedAlgorithm):
-        wrong = "with this passphrase" if passphrase else "as PKCS#8 in PEM"
+        wrong = "with this passphrase" if passphrase else "as PKCS#8 or SEC1, in PEM or DER"
         raise BadKey("the private key cannot be read %s" % wrong) from None
-    return _private(handle)
 
 
-def load_public(pem: bytes, passphrase: Optional[bytes] = None) -> PublicKey:
-    """The public key in `pem`, which may also hold a private key."""
-    label, _block_text, body = _block(pem)
-    if label != "PUBLIC KEY":
-        return load_private(pem, passphrase).public
+def load_public(data: bytes) -> PublicKey:
+    """The public key in `data`, PEM or DER; a private key is refused, since it has no business where one is asked for."""
+    if data.startswith(_DER):
+        return public(data)
+    block = _block(data)
+    if block.label != "PUBLIC KEY":
+        raise BadKey("found %s, not a public key: give its NAME.pub.pem" % block.label)
     try:
-        spki = canonical.decode_base64("".join(body.decode("ascii").split()))
+        spki = block.der()
     except ValueError as error:
         raise BadKey("the public key cannot be read: %s" % error) from None
     return public(spki)
@@ -217,17 +228,14 @@ def public(spki: bytes) -> PublicKey:
 
 def public_pem(key: PublicKey) -> bytes:
     """A public key in PEM."""
-    text = base64.b64encode(key.spki)
-    lines = [text[at : at + 64] for at in range(0, len(text), 64)]
-    return b"\n".join([b"-----BEGIN PUBLIC KEY-----", *lines, b"-----END PUBLIC KEY-----", b""])
+    return pem.write("PUBLIC KEY", key.spki)
 
 
-def _block(pem: bytes) -> Tuple[str, bytes, bytes]:
-    """The label, the whole and the inside of the first PEM block with a key."""
-    match = _PEM.search(pem)
-    if not match:
-        raise BadKey("no PEM block with a key in it (-----BEGIN PUBLIC KEY----- or PRIVATE KEY)")
-    return match.group(1).decode("ascii"), match.group(0) + b"\n", match.group(2)
+def _block(data: bytes) -> pem.Block:
+    found = pem.find(data)
+    if found is None:
+        raise BadKey("no PEM block with a key in it (-----BEGIN PUBLIC KEY----- or PRIVATE KEY), and no DER")
+    return found
 
 
 def _private(handle: Any) -> PrivateKey:

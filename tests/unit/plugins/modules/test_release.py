@@ -128,3 +128,11 @@ def test_an_encrypted_key_needs_its_passphrase(run_module: Any, asked: Dict[str,
     result = run_module("release", **locked, passphrase="open sesame")
     assert result["changed"] is True
     assert "open sesame" not in str(result)
+
+
+def test_a_private_key_among_the_public_ones_is_refused(run_module: Any, asked: Dict[str, Any], keys: Any) -> None:
+    """It belongs into sign_with, or on another machine."""
+    result = run_module("release", **dict(asked, keys=[str(keys.private[2])]))
+    assert (result["failed"], result["code"]) == (True, "bad-key")
+    assert "not a public key" in result["msg"]
+    assert not os.path.exists(asked["output"])

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the release command says: progress and questions on standard error, the answer's parts, consent."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Dict, List
+
+from slotward import answers
+
+
+def say(line: str) -> None:
+    """A line for whoever watches."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def agreed(question: str, word: str) -> bool:
+    """Whether somebody at the terminal typed the word; what comes by a pipe is nobody's consent."""
+    if not sys.stdin.isatty():
+        return False
+    print(f"{question} ({word}) ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip() == word
+
+
+def done(product: str, changed: bool, more: Dict[str, Any], lines: List[str]) -> answers.Answer:
+    """The answer of a command that did what was asked."""
+    return answers.Answer(answers.DONE, {**answers.base(product, "idle", changed=changed), **more}, lines)
