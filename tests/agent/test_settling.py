@@ -85,7 +85,7 @@ def test_a_cut_before_the_switch_is_abandoned_and_leaves_nothing(product: produc
     pathlib.Path(product.path("trial.log")).write_bytes(trial.LOG_HEADER)
     pathlib.Path(product.path("back")).symlink_to("a")
     pathlib.Path(product.path("current.tmp")).symlink_to("b")
-    before = {"a", "b", "current", "good", "slots.json", "update.json", "update.json.copy"}
+    before = {"a", "b", "current", "good", "slots.json", "update.json", "update.json.copy", "audit.log"}
     assert manager.settle_now(product)[1] == "abandon"
     assert set(host.names(product)) == before
     assert failures(product) == []

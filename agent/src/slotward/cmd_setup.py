@@ -15,11 +15,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
+from slotcore import audit as audits
 from slotcore import checks, codes, ops, plans, settle, signatures, status
 from slotcore import manifest as manifests
 from slotcore import product as products
 from slotward import (
     answers,
+    audit,
     build_info,
     host,
     installed,
@@ -108,7 +110,7 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
                 f"release sequence {record.sequence} is older than {floor}, which this node ran or was installed at (rollback)",
             )
         staging.make_parents(os.path.dirname(product.entrypoint))
-        manager.adopt(product, seen, record, descriptor)
+        manager.adopt(product, seen, record, descriptor, audits.INSTALLED if what == "install" else audits.ADOPTED)
     finally:
         os.close(descriptor)
 
@@ -199,7 +201,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
                 os.chmod(path, mode)
     with lock.held(setup.product, "setup"):
         manager.settle_now(setup.product)
-        return _once(setup, args, missing)
+        with audit.refusals(setup.product):
+            return _once(setup, args, missing)
 
 
 def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> answers.Answer:

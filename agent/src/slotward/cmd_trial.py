@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status
 from slotcore import product as products
-from slotward import answers, asking, lock, manager, own, process
+from slotward import answers, asking, audit, lock, manager, own, process
 
 if TYPE_CHECKING:
     import argparse
@@ -44,6 +44,8 @@ def ended(product: products.Product, last: records.Last, changed: bool) -> answe
     else:
         answer = answers.base(product.name, _state_after(product, last), last.code, last.why, changed)
         lines = [f"{answer['state']}: {last.why}"]
+        if changed and answer["state"] == "rollback-failed":
+            audit.rollback_failed(product, last)
         if last.state != "abandoned":
             lines.append(f"to allow it again: {retry_command(last.to_version)}")
     answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id})

@@ -54,9 +54,27 @@ def _clear(product: products.Product, version: str) -> answers.Answer:
         if cleared:
             plan = recording.write(product, recording.UPDATE, records.render_update(kept))
             manager.apply(product, plan, "clear-failed")
+            _note_cleared(product, seen.state.update, cleared)
     answer = answers.base(product.name, "idle", changed=bool(cleared))
     answer["cleared"] = cleared
     return answers.Answer(answers.DONE, answer, [_said(version, cleared)])
+
+
+def _note_cleared(product: products.Product, before: records.Update, cleared: List[str]) -> None:
+    from slotcore import audit as audits
+    from slotward import audit
+
+    for entry in before.failed:
+        if entry.version in cleared:
+            audit.note(
+                product,
+                audits.CLEARED,
+                code=entry.code,
+                why=entry.why,
+                to_version=entry.version,
+                sequence=entry.sequence,
+                sha256=entry.sha256,
+            )
 
 
 def _said(version: str, cleared: List[str]) -> str:

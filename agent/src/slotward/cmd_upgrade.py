@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from slotcore import checks, codes, settle, status, trial
-from slotward import answers, build_info, cmd_trial, effects, host, lock, manager, own, prepare
+from slotward import answers, audit, build_info, cmd_trial, effects, host, lock, manager, own, prepare
 
 if TYPE_CHECKING:
     import argparse
@@ -37,16 +37,22 @@ def run(args: argparse.Namespace) -> answers.Answer:
             raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
         if not args.here and not args.stage_only:
             return _in_own_unit(args)
-    setup, target = own.load(args.config), prepare.read_target(args.target)
+    setup = own.load(args.config)
+    asked: List[str] = []
     try:
         if args.command == "upgrade":
-            return upgrade(setup, target, args)
+            with audit.refusals(setup.product, asked):
+                target = prepare.read_target(args.target)
+                asked.extend((target.version, target.sha256))
+                return upgrade(setup, target, args)
+        target = prepare.read_target(args.target)
+        asked.append(target.version)
         prepared = prepare.prepare(setup, target, _consent(args), args.src)
         return answers.Answer(answers.DONE, shown(setup, prepared, would=True), said(setup, prepared))
     except codes.Refused as error:
         if error.code not in CLEARABLE:
             raise
-        refused, retry = answers.of_error(setup.product.name, error), cmd_trial.retry_command(target.version)
+        refused, retry = answers.of_error(setup.product.name, error), cmd_trial.retry_command(asked[0])
         refused.json["retry"] = retry
         return refused._replace(lines=[*refused.lines, f"to allow it again: {retry}"])
 
@@ -60,7 +66,8 @@ def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
     from slotward import systemd
 
     name = f"slotward-upgrade-{build_info.NAME}-{args.id or manager.new_trial_id()}"
-    code = systemd.run_attached([build_info.program_path(), *_words(args), "--here"], unit=name)
+    by = (f"Environment={audit.WHO}={audit.who()}",)
+    code = systemd.run_attached([build_info.program_path(), *_words(args), "--here"], unit=name, properties=by)
     if code == answers.FAILED and systemd.is_active(name):  # another one's: systemd-run could not make ours
         raise codes.Retryable(codes.IN_PROGRESS, f"an upgrade with the id {args.id} is already in progress")
     raise SystemExit(code)

@@ -13,9 +13,10 @@ import os
 import time
 from typing import NamedTuple, Optional, Tuple
 
+from slotcore import audit as audits
 from slotcore import codes, ops, outcome, plans, recording, records, settle, trial
 from slotcore import product as products
-from slotward import effects, host
+from slotward import audit, effects, host
 
 SETTLE_ROUNDS = 3
 REASON_WAIT_S = 1.0
@@ -86,6 +87,13 @@ def _look_with_reason(product: products.Product) -> Look:
         time.sleep(REASON_WAIT_S / 50)
 
 
+def _note_settled(product: products.Product, seen: Look, again: bool = False) -> None:
+    """Have the audit log say what the records say: a trial that was switched to, the end of the last one."""
+    action, _reason, pending = seen.settlement
+    if action is settle.Action.NONE or (action is settle.Action.AWAIT and pending is not None):
+        audit.settled(product, seen.state, pending, again)
+
+
 def settle_now(product: products.Product) -> Tuple[Look, str]:
     """Finish or undo what is in flight (the lock must be held); the state afterwards and what was done.
 
@@ -99,6 +107,7 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
             seen = look(product) if plan else seen
             tidy = plans.plan_tidy(product, seen.state, host.names(product))
             effects.executor_for(product, {}).apply(tidy, "tidy")
+            _note_settled(product, seen, again=not plan)
             return seen, "tidy" if tidy and not plan else name
         except codes.Refused as error:
             if error.code != codes.TRIAL_OVER or not rounds_left:
@@ -109,10 +118,21 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
     raise AssertionError("unreachable: the last round returns or raises")
 
 
-def adopt(product: products.Product, seen: Look, record: records.SlotRecord, descriptor: int) -> Look:
-    """Take the file that starts today into a slot (the lock must be held)."""
+def adopt(
+    product: products.Product, seen: Look, record: records.SlotRecord, descriptor: int, event: str = audits.ADOPTED
+) -> Look:
+    """Take the file that starts today, or is being installed, into a slot (the lock must be held)."""
     plan = plans.plan_adopt(product, seen.state, record, plans.ENTRYPOINT)
     effects.executor_for(product, {plans.ENTRYPOINT: descriptor}).apply(plan, "adopt")
+    before = seen.state.slots.get(seen.state.current or "")
+    audit.note(
+        product,
+        event,
+        from_version=before.version if before is not None else "",
+        to_version=record.version,
+        sequence=record.sequence,
+        sha256=record.sha256,
+    )
     return look(product)
 
 
@@ -167,8 +187,12 @@ def _trial_of(product: products.Product, seen: Look, release: Release) -> trial.
 
 
 def begin_trial(product: products.Product, seen: Look, release: Release) -> trial.Trial:
-    """Arm the watchdog, switch, restart (the lock must be held). Undoes what was written when it cannot switch."""
+    """Arm the watchdog, switch, restart (the lock must be held). Undoes what was written when it cannot switch.
+
+    That it was accepted is on disk before anything else is; that it was switched is written while the daemon restarts.
+    """
     pending = _trial_of(product, seen, release)
+    audit.accepted(product, pending)
     try:
         effects.executor_for(product, {}).apply(plans.plan_swap(product, pending), "swap")
     except (OSError, codes.Refused, codes.Retryable) as error:
@@ -176,9 +200,11 @@ def begin_trial(product: products.Product, seen: Look, release: Release) -> tria
         if after.state.current == after.state.good and after.state.trial is not None:
             undo = plans.plan_abandon(product, after.state, pending, end_of(product, after, codes.NEVER_STARTED))
             effects.executor_for(product, {}).apply(undo, "abandon")
+            _note_settled(product, look(product))
         if isinstance(error, OSError):
             raise effects.as_retryable(error, f"switch {product.name} to {release.version}") from error
         raise
+    audit.swapped(product, pending)
     return pending
 
 
@@ -202,6 +228,7 @@ def go_back(product: products.Product, seen: Look, why: str) -> None:
         settle_now(product)  # a tick of the guard moved the links between our claim and our rename
     except OSError as error:
         raise effects.as_retryable(error, f"finish going back to {product.name} {_from(seen)}") from error
+    _note_settled(product, look(product))
 
 
 def note_source(product: products.Product, seen: Look, source: str) -> Look:
@@ -228,6 +255,7 @@ def confirm(product: products.Product, seen: Look) -> None:
         effects.executor_for(product, {}).apply(plans.plan_confirm(product, seen.state, pending, end), "confirm")
     except OSError as error:
         raise effects.as_retryable(error, f"finish the confirmation of {product.name} {pending.to_version}") from error
+    _note_settled(product, look(product))
 
 
 def apply(product: products.Product, plan: ops.Plan, name: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from slotcore import checks, codes, plans, records, semver, settle, status
 from slotcore import product as products
-from slotward import build_info, host, manager, own
+from slotward import audit, build_info, host, manager, own
 
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 BUILD_FACTS = "slotward-build.json"
@@ -109,6 +109,7 @@ def _quiet(product: products.Product, seen: manager.Look) -> None:
     """No record is broken and nothing is in flight, or a refusal says what is."""
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
+    audit.check(product)
     action, reason, pending = seen.settlement
     if action is settle.Action.AWAIT and pending is not None:
         left = settle.left_s(pending, seen.clock)

@@ -202,6 +202,12 @@ class BrokenRecord(Exception):
         return "%s: %s" % (self.file, self.why)
 
 
+class BrokenAudit(BrokenRecord):
+    """The audit log was changed or cut, or is something that nobody should write to."""
+
+    code = AUDIT_BROKEN
+
+
 class BadConfig(Exception):
     """The configuration has problems; each names file, line or key."""
 
