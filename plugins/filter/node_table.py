@@ -12,7 +12,7 @@ author:
   - The Slotward maintainers (@slotward)
 description:
   - Takes the results of M(slotward.fleet.node_info) by host and answers the lines of a table, one for each host, in the hosts' order.
-  - A host that could not be asked has a line too.
+  - A host that could not be asked has a line too. One whose configuration has updates disabled says so beside its state.
 positional: _input
 options:
   _input:
@@ -51,8 +51,9 @@ def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
     pending = "%s, %s s left" % (trial["to"], trial["left_s"]) if trial else "-"
     failed = ", ".join(entry["version"] for entry in node["failed_versions"]) or "-"
     health = "ok" if node["health"]["ok"] else str(node["health"]["why"])
+    state = node["state"] + ("" if (node.get("policy") or {}).get("enabled", True) else ", updates disabled")
     floor = "-" if node["floor"] is None else str(node["floor"])
-    return (host, str(node["version"] or "-"), node["state"], floor, pending, failed, health)
+    return (host, str(node["version"] or "-"), state, floor, pending, failed, health)
 
 
 def node_table(nodes: Dict[str, Dict[str, Any]]) -> List[str]:

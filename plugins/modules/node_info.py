@@ -106,6 +106,14 @@ threshold:
   returned: always
   type: int
   sample: 2
+policy:
+  description:
+    - Which updates the host's own configuration lets it take, C(enabled), C(allowed_channels), C(min_version), C(rollback_grace),
+      C(same_major), C(strict_sequence). With C(enabled=false) it refuses every update, which is no error.
+    - Null when there is no agent, or one that says none.
+  returned: always
+  type: dict
+  sample: {"enabled": true, "allowed_channels": ["stable"], "min_version": null, "rollback_grace": 1, "same_major": false, "strict_sequence": false}
 slots:
   description: The slots, C(in_use), C(current), C(good), C(other), and for C(a) and C(b) what is in them.
   returned: always
@@ -239,6 +247,7 @@ def look(module: AnsibleModule) -> Dict[str, Any]:
     )
     data = answer.data
     found: Dict[str, Any] = {key: data.get(key) for key in KEYS}
+    found["policy"] = data.get("policy")
     found["installed"] = there and "version" in data
     found["product"] = data.get("product") or module.params["product"]
     found["state"] = data.get("state") or "failed"

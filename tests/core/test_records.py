@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slotcore import codes, records
 
 SHA = "ab" * 32
-SLOT = records.SlotRecord("1.1.0", 2, SHA, 20_000_000, 1_800_000_000)
+SLOT = records.SlotRecord("1.1.0", 2, SHA, 20_000_000, 1_800_000_000, "stable")
 FAILURE = records.Failed("1.2.0", "crash-loop", "probe 1.2.0 kept exiting", 3, SHA, 1_700_000_000)
 LAST = records.Last("9f8a6c1e22d04b57", "rolled-back", "crash-loop", "it kept exiting", "1.1.0", "1.2.0", 1_700_000_000)
 UPDATE = records.Update(2, 1_600_000_000, (FAILURE,), LAST, 3)
@@ -42,7 +42,14 @@ def test_the_records_have_the_shape_of_the_page() -> None:
     assert json.loads(records.render_slots({"b": SLOT})) == {
         "spec": 1,
         "slots": {
-            "b": {"version": "1.1.0", "sequence": 2, "sha256": SHA, "size": 20_000_000, "expires_at": 1_800_000_000}
+            "b": {
+                "version": "1.1.0",
+                "sequence": 2,
+                "sha256": SHA,
+                "size": 20_000_000,
+                "expires_at": 1_800_000_000,
+                "channel": "stable",
+            }
         },
     }
     assert json.loads(records.render_update(UPDATE)) == {
@@ -118,6 +125,7 @@ BROKEN_SLOTS: List[Tuple[bytes, str]] = [
     (slots_with(sequence=2.0), "slot b's sequence is 2.0, not a number"),
     (slots_with(sequence="2"), "slot b's sequence is '2', not a number"),
     (slots_with(size=records.MAX_INT + 1), "slot b's size is 9007199254740992"),
+    (slots_with(channel=1), "slot b's channel is not a text"),
     (slots_with(expires_at="2027"), "slot b's expires_at is '2027', not a number"),
     (slots_with(sha256="AB" * 32), "slot b's sha256 is not 64 hexadecimal digits"),
     (slots_with(sha256=None), "slot b's sha256 is not 64 hexadecimal digits"),

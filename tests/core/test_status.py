@@ -19,7 +19,7 @@ FAILURE = records.Failed("1.1.0", "crash-loop", "it kept exiting", 2, values.dig
 ON_TRIAL = values.on_trial()
 KEYS = {
     *("spec", "product", "changed", "state", "code", "message", "version", "sequence", "floor", "pins", "threshold"),
-    *("slots", "trial", "pending", "failed", "last", "lock", "broken", "unit", "config_problems"),
+    *("policy", "slots", "trial", "pending", "failed", "last", "lock", "broken", "unit", "config_problems"),
 }
 
 
@@ -69,6 +69,26 @@ def test_a_quiet_host_reads_as_idle() -> None:
         "version 1.0.0, release floor 1, 1 release pin (threshold 1)",
         "slots: current a (1.0.0), other b (1.1.0)",
     ]
+
+
+def test_L6_disabled_updates_are_shown_as_such_and_not_as_an_error() -> None:
+    """The host's own switch is in every answer and in a line of its own; state and code stay what they are."""
+    held = PRODUCT._replace(policy=PRODUCT.policy._replace(enabled=False, allowed_channels=("lts", "stable")))
+    shown = json.loads(json.dumps(status.as_json(held, state(), IN_TIME, IDLE)))
+    assert shown["policy"] == {
+        "enabled": False,
+        "allowed_channels": ["lts", "stable"],
+        "min_version": None,
+        "rollback_grace": 1,
+        "same_major": False,
+        "strict_sequence": False,
+    }
+    assert (shown["state"], shown["code"]) == ("idle", "ok")
+    line = "updates are disabled on this host ([update] enabled = false)"
+    assert line in status.lines(shown, "/bin/probe")
+    assert line not in lines(state())
+    pending = status.as_json(held, ON_TRIAL, IN_TIME, IDLE)
+    assert (pending["state"], pending["trial"]["missing"]) == ("trial", ["controller"])
 
 
 @pytest.mark.parametrize(("recorded", "configured"), [(4, 9), (9, 4), (9, 9)])

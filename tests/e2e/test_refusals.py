@@ -313,7 +313,7 @@ def test_without_any_floor_an_older_version_is_refused(
     assert bare.slotward("setup").exit == 0
     bare.enable()
     assert bare.update()["floor"] == 0
-    older = shop.release("0.9.0", 3)
+    older = shop.release("1.0.0-rc.9", 3)
     answer = bare.begin(older, "--adopt")
     assert (answer.exit, answer.code) == (3, "older-than-running"), answer
-    assert answer.message == "slotward 0.9.0 is older than the running 1.0.0 (rollback)"
+    assert answer.message == "slotward 1.0.0-rc.9 is older than the running 1.0.0 (rollback)"

@@ -64,6 +64,21 @@ def _prepare_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start", action="store_true", help="agree that a stopped or disabled unit is started by the switch"
     )
+    parser.add_argument(
+        "--server-time",
+        type=_time,
+        metavar="TIME",
+        help="the time of whoever asks, as 2026-01-31T23:59:59Z: an expiry is judged by the later of it and the host's",
+    )
+
+
+def _time(text: str) -> int:
+    from slotcore import rfc3339
+
+    try:
+        return rfc3339.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _upgrade_flags(parser: argparse.ArgumentParser) -> None:

@@ -16,13 +16,14 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from slotcore import audit as audits
-from slotcore import checks, codes, ops, plans, settle, signatures, status
+from slotcore import checks, clocks, codes, ops, plans, settle, signatures, status
 from slotcore import manifest as manifests
 from slotcore import product as products
 from slotward import (
     answers,
     audit,
     build_info,
+    gate,
     host,
     installed,
     lock,
@@ -41,7 +42,9 @@ DIRECTORY_MODE = 0o755
 PRIVATE_MODE = 0o700
 
 
-def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -> manifests.Manifest:
+def _verified(
+    setup: own.Setup, seen: manager.Look, manifest_path: str, version: str, sha256: str
+) -> manifests.Manifest:
     """The release that lists these bytes under the configured pins; raises the refusal."""
     published = host.read_bytes(manifest_path, manifests.MAX_PUBLISHED)
     if published is None:
@@ -49,7 +52,7 @@ def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -
     found = signatures.verify_release(published, setup.product.pins, setup.product.threshold)
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
-    name = checks.artifact_name(setup.product.name, found.manifest.version, prepare.this_platform())
+    name = checks.artifact_name(setup.product.name, found.manifest.version, gate.this_platform())
     if found.manifest.product != setup.product.name or version not in (found.manifest.version, "unknown"):
         raise codes.refused(
             codes.WRONG_VERSION,
@@ -59,8 +62,10 @@ def _verified(setup: own.Setup, manifest_path: str, version: str, sha256: str) -
         raise codes.refused(
             codes.NO_ARTIFACT, f"{manifest_path} lists no {name} with the SHA-256 {sha256} of the program"
         )
-    if found.manifest.expires_at <= int(time.time()):
-        raise codes.refused(codes.EXPIRED, f"the release of {manifest_path} has expired")
+    known = clocks.Clocks(int(time.time()), seen.state.update.newest_issued)
+    expired = clocks.expired(known, found.manifest.expires_at, f"the release of {manifest_path}")
+    if expired is not None:
+        raise codes.refused(codes.EXPIRED, expired)
     return found.manifest
 
 
@@ -101,8 +106,10 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
     descriptor, record = prepare.open_program(path)
     try:
         if args.manifest is not None:
-            release = _verified(setup, args.manifest, record.version, record.sha256)
-            record = record._replace(sequence=release.sequence, expires_at=release.expires_at)
+            release = _verified(setup, seen, args.manifest, record.version, record.sha256)
+            record = record._replace(sequence=release.sequence, expires_at=release.expires_at, channel=release.channel)
+        if what == "install":
+            gate.installing(setup, seen.state, record)
         floor = status.floor_of(product, seen.state)
         if what == "install" and record.sequence < floor:
             raise codes.refused(

@@ -15,8 +15,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from slotcore import checks, codes, settle, status, trial
-from slotward import answers, audit, build_info, cmd_trial, effects, host, lock, manager, own, prepare
+from slotcore import checks, codes, rfc3339, settle, status, trial
+from slotward import answers, audit, build_info, cmd_trial, effects, gate, host, lock, manager, own, prepare
 
 if TYPE_CHECKING:
     import argparse
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 
 def _consent(args: argparse.Namespace) -> prepare.Consent:
-    return prepare.Consent(adopt=args.adopt, start=args.start)
+    return prepare.Consent(adopt=args.adopt, start=args.start, server_s=args.server_time or 0)
 
 
 def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
@@ -79,6 +79,7 @@ def _words(args: argparse.Namespace) -> List[str]:
     words = ["upgrade", "--config", os.path.abspath(args.config), "--target", target]
     words += ["--src", os.path.abspath(args.src)] if args.src else []
     words += ["--id", args.id] if args.id else []
+    words += ["--server-time", rfc3339.render(args.server_time)] if args.server_time is not None else []
     given = {"--json": args.json, "--adopt": args.adopt, "--start": args.start}
     given.update({"--no-wait": args.no_wait, "--no-smoke": args.no_smoke})
     return words + [flag for flag, wanted in given.items() if wanted]
@@ -89,7 +90,7 @@ def shown(setup: own.Setup, prepared: prepare.Prepared, would: bool) -> Dict[str
     state = "current" if prepared.there else "idle"
     answer = answers.base(setup.product.name, state, changed=would and not prepared.there)
     fetch = not (prepared.there or prepared.reuse or prepared.staged)
-    name = checks.artifact_name(setup.product.name, prepared.target.version, prepare.this_platform())
+    name = checks.artifact_name(setup.product.name, prepared.target.version, gate.this_platform())
     answer.update(
         {
             "from": prepared.from_version,

@@ -52,7 +52,7 @@ def _configuration(seen: Seen) -> List[Finding]:
             "configuration",
             "fail",
             f"{problem}; updates are refused",
-            f"edit {seen.config_path}, then `systemctl restart slotward.service`",
+            f"edit {seen.config_path}, then `slotward config check`",
         )
         for problem in problems
     ]
@@ -68,6 +68,20 @@ def _pins(seen: Seen) -> List[Finding]:
             "warn",
             "no release keys are pinned: every update is refused",
             f"set [update] release_pins and release_threshold in {seen.config_path} (role agent: agent_release_pins)",
+        )
+    ]
+
+
+def _policy(seen: Seen) -> List[Finding]:
+    policy = seen.answer["policy"]
+    if policy["enabled"]:
+        return [Finding("policy", "ok", f"updates are taken from {', '.join(policy['allowed_channels'])}")]
+    return [
+        Finding(
+            "policy",
+            "warn",
+            "updates are disabled on this host ([update] enabled = false): each is refused, a pending trial goes on",
+            f"set [update] enabled = true in {seen.config_path} to take updates again (role agent: agent_updates_enabled)",
         )
     ]
 
@@ -173,6 +187,7 @@ def _unit(seen: Seen) -> List[Finding]:
 CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _configuration,
     _pins,
+    _policy,
     _records,
     _entrypoint,
     _links,

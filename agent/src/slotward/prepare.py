@@ -5,23 +5,21 @@ Rules:
 - Changes nothing; an upgrade, a dry run and check mode get the same answer from it.
 - A broken record or configuration refuses; a trial or another update in flight says "later".
 - Already there, by digest, is no work, whatever names say (field case S14).
-- A slot that holds the target's bytes, re-read, above the floor, needs no manifest and no download.
+- A slot that holds the target's bytes, re-read, above the floor, needs no manifest and no download; the policy is
+  asked all the same (`gate`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
-import time
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-from slotcore import checks, codes, plans, records, semver, settle, status
+from slotcore import checks, codes, plans, records, semver, settle
 from slotcore import product as products
-from slotward import audit, build_info, host, manager, own
+from slotward import audit, build_info, gate, host, manager, own
 
-ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 BUILD_FACTS = "slotward-build.json"
 
 
@@ -41,12 +39,6 @@ class Prepared(NamedTuple):
     """The staging directory holds them: an earlier run fetched and verified them."""
     adopt: bool
     """A plain file at the entrypoint is taken into a slot first."""
-
-
-def this_platform() -> str:
-    """`os-arch` of this host, as manifests write it."""
-    machine = platform.machine()
-    return "linux-" + ARCHES.get(machine, machine)
 
 
 def read_target(path: str) -> checks.Target:
@@ -125,20 +117,22 @@ def _quiet(product: products.Product, seen: manager.Look) -> None:
         )
 
 
-def _holds(product: products.Product, state: settle.State, target: checks.Target, floor: int) -> bool:
-    """Whether the free slot holds the target's very bytes, by its record and by reading them again."""
+def _held(
+    product: products.Product, state: settle.State, target: checks.Target, floor: int
+) -> Optional[records.SlotRecord]:
+    """The free slot's record, when that slot holds the target's very bytes: by the record and by reading them again."""
     if not state.in_use or state.entrypoint != "ours":
-        return False
+        return None
     slot = plans.free_slot(state)
     entry = state.slots.get(slot)
     if entry is None or entry.sequence == 0 or entry.sequence < floor:
-        return False
+        return None
     if (entry.version, entry.sha256) != (target.version, target.sha256):
-        return False
+        return None
     try:
-        return digest_of(product.path(slot)) == entry.sha256
+        return entry if digest_of(product.path(slot)) == entry.sha256 else None
     except OSError:
-        return False
+        return None
 
 
 def _entrypoint(setup: own.Setup, state: settle.State, consent: bool) -> bool:
@@ -169,26 +163,6 @@ def _entrypoint(setup: own.Setup, state: settle.State, consent: bool) -> bool:
     )
 
 
-def _facts(
-    setup: own.Setup, seen: manager.Look, target: checks.Target, running: Optional[str], server_s: int
-) -> checks.Facts:
-    product, update = setup.product, seen.state.update
-    return checks.Facts(
-        target=target,
-        product=product.name,
-        platform=this_platform(),
-        running_version=running,
-        floor=status.floor_of(product, seen.state),
-        failed={entry.version: (entry.code, entry.why) for entry in update.failed},
-        pins=product.pins,
-        threshold=product.threshold,
-        now_s=int(time.time()),
-        policy=product.policy,
-        newest_issued=update.newest_issued,
-        server_s=server_s,
-    )
-
-
 class Consent(NamedTuple):
     """What whoever asks agrees to and brings: adopting a plain file, starting a stopped unit, the time there."""
 
@@ -214,17 +188,20 @@ def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, server
     )
     if base.there:
         return base
-    facts = _facts(setup, seen, target, running, server_s)
+    facts = gate.facts_of(setup, seen.state, target, running, server_s)
     refusal = checks.check_before_manifest(facts)
     if refusal is not None:
         raise codes.Refused(refusal)
-    if _holds(product, seen.state, target, facts.floor):
-        return base._replace(record=seen.state.slots[plans.free_slot(seen.state)], reuse=True)
+    held = _held(product, seen.state, target, facts.floor)
+    if held is not None and gate.may_reuse(facts, held):
+        return base._replace(record=held, reuse=True)
     found = checks.check(facts)
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
     manifest, artifact = found.manifest, found.artifact
-    record = records.SlotRecord(target.version, manifest.sequence, artifact.sha256, artifact.size, manifest.expires_at)
+    record = records.SlotRecord(
+        target.version, manifest.sequence, artifact.sha256, artifact.size, manifest.expires_at, manifest.channel
+    )
     return base._replace(record=record, newest_issued=manifest.issued_at)
 
 

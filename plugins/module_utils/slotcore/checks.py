@@ -83,7 +83,16 @@ def check_before_manifest(facts: Facts) -> Optional[codes.Refusal]:
 
     A host that holds the target's bytes in its other slot, above the floor, needs these and `check_offer` alone.
     """
-    for row in TARGET_CHECKS:
+    return _first(facts, TARGET_CHECKS)
+
+
+def check_policy(facts: Facts) -> Optional[codes.Refusal]:
+    """The first refusal of the rows among them that are the host's policy."""
+    return _first(facts, POLICY_CHECKS)
+
+
+def _first(facts: Facts, rows: Tuple[TargetCheck, ...]) -> Optional[codes.Refusal]:
+    for row in rows:
         text = row.rule(facts)
         if text:
             return codes.Refusal(row.code, text)
@@ -105,7 +114,7 @@ def _check_manifest(facts: Facts, body: manifest.Manifest) -> Optional[codes.Ref
         if text:
             return codes.Refusal(row.code, text)
     refusal = check_offer(facts, known.offer_of(body))
-    text = None if refusal else _min_from(facts, body)
+    text = None if refusal else policy.min_from(facts, body.min_from, body.version)
     return codes.Refusal(codes.BELOW_MIN_FROM, text) if text else refusal
 
 
@@ -188,14 +197,6 @@ def _artifact_size(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     return "the binary is %d bytes; at most %d are taken" % (size, facts.max_bytes) if size > facts.max_bytes else None
 
 
-def _min_from(facts: Facts, body: manifest.Manifest) -> Optional[str]:
-    least, running = body.min_from, semver.parse(facts.running_version or "")
-    if least is None or (running is not None and not _older(running.text, least)):
-        return None
-    text = "%s %s takes over from %s or later, not from %s: go to a release in between first"
-    return text % (facts.product, body.version, least, facts.running)
-
-
 def _artifacts(facts: Facts, body: manifest.Manifest) -> Tuple[manifest.Artifact, ...]:
     """The file for this host; names are distinct, so there is at most one."""
     wanted = (artifact_name(facts.product, body.version, facts.platform), facts.platform, facts.target.sha256)
@@ -208,12 +209,15 @@ def _older(text: str, than: Optional[str]) -> bool:
     return one is not None and other is not None and semver.older(one, other)
 
 
-TARGET_CHECKS: Tuple[TargetCheck, ...] = (
+POLICY_CHECKS: Tuple[TargetCheck, ...] = (
     TargetCheck(codes.UPDATES_DISABLED, policy.enabled),
     TargetCheck(codes.CHANNEL_NOT_ALLOWED, policy.requested_channel),
     TargetCheck(codes.BELOW_MIN_VERSION, policy.min_version),
     TargetCheck(codes.OTHER_MAJOR, policy.same_major),
     TargetCheck(codes.TOO_FAR_BACK, policy.way_back),
+)
+TARGET_CHECKS: Tuple[TargetCheck, ...] = (
+    *POLICY_CHECKS,
     TargetCheck(codes.NOT_A_RELEASE, _release_version),
     TargetCheck(codes.FAILED_BEFORE, _not_failed_before),
     TargetCheck(codes.BAD_DIGEST, _digest),

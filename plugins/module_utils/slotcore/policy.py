@@ -89,5 +89,14 @@ def strict_sequence(facts: Facts, offer: Offer) -> Optional[str]:
     return text % (offer.sequence, facts.floor)
 
 
+def min_from(facts: Facts, least: Optional[str], version: str) -> Optional[str]:
+    """What runs is not below the oldest version that the release takes over from: its word, not the host's."""
+    oldest, running = semver.parse(least or ""), semver.parse(facts.running_version or "")
+    if oldest is None or (running is not None and not semver.older(running, oldest)):
+        return None
+    text = "%s %s takes over from %s or later, not from %s: go to a release in between first"
+    return text % (facts.product, version, oldest.text, facts.running)
+
+
 def _channels(facts: Facts) -> str:
     return ", ".join(facts.policy.allowed_channels)

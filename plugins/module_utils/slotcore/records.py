@@ -25,14 +25,14 @@ _HEX64 = re.compile(r"[0-9a-f]{64}")
 
 
 class SlotRecord(NamedTuple):
-    """What was written into one slot; sequence 0 when it is not known (an adopted file)."""
+    """What was written into one slot, and of its manifest (0 and "" when not known: an adopted file) what outlives it."""
 
     version: str
     sequence: int
     sha256: str
     size: int
     expires_at: int = 0
-    """When the manifest that let it in expires (seconds since 1970); 0 when that is not known."""
+    channel: str = ""
 
 
 class Failed(NamedTuple):
@@ -142,13 +142,14 @@ def parse_slots(data: bytes, name: str) -> Slots:
         broken(name, f"slots is not an object of {' and '.join(products.SLOTS)}")
     found: Slots = {}
     for slot, value in slots.items():
-        entry = object_of(value, name, f"slot {slot}", ("expires_at", "sequence", "sha256", "size", "version"))
+        entry = object_of(value, name, f"slot {slot}", SlotRecord._fields)
         found[slot] = SlotRecord(
             version=text(entry["version"], name, f"slot {slot}'s version"),
             sequence=number(entry["sequence"], name, f"slot {slot}'s sequence"),
             sha256=digest(entry["sha256"], name, f"slot {slot}'s sha256"),
             size=number(entry["size"], name, f"slot {slot}'s size"),
             expires_at=number(entry["expires_at"], name, f"slot {slot}'s expires_at"),
+            channel=text(entry["channel"], name, f"slot {slot}'s channel"),
         )
     return found
 
@@ -226,16 +227,15 @@ def last_as_json(last: Optional[Last]) -> Optional[Dict[str, Any]]:
 
 def render_update(update: Update) -> bytes:
     """The bytes of `update.json`."""
-    return dump(
-        {
-            "spec": SPEC,
-            "floor": update.floor,
-            "newest_issued": update.newest_issued,
-            "failed": [entry._asdict() for entry in update.failed],
-            "last": last_as_json(update.last),
-            "trust": update.trust,
-        }
-    )
+    value = {
+        "spec": SPEC,
+        "floor": update.floor,
+        "newest_issued": update.newest_issued,
+        "failed": [entry._asdict() for entry in update.failed],
+        "last": last_as_json(update.last),
+        "trust": update.trust,
+    }
+    return dump(value)
 
 
 def with_failure(update: Update, failure: Failed) -> Update:

@@ -134,6 +134,7 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
         "floor": floor_of(product, state),
         "pins": len(product.pins),
         "threshold": product.threshold,
+        "policy": dict(product.policy._asdict(), allowed_channels=list(product.policy.allowed_channels)),
         "slots": _slots_as_json(state),
         "trial": trial_as_json(product, state, trial, clock) if trial is not None else None,
         "pending": settlement.action.value,
@@ -170,6 +171,8 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
         f"version {answer['version']}, release floor {answer['floor']}, {counted}",
         _slots_line(answer, entrypoint),
     ]
+    if not answer["policy"]["enabled"]:
+        shown.append("updates are disabled on this host ([update] enabled = false)")
     trial = answer["trial"]
     if trial is not None:
         shown.append(

@@ -48,6 +48,16 @@ def test_every_host_has_a_line(table: Any) -> None:
     assert len({line.index("1.1.0") for line in lines[1:3]}) == 1
 
 
+def test_L6_a_host_with_updates_disabled_says_so(table: Any) -> None:
+    """Beside its state, whatever that is; it is no error."""
+    node = {"version": "1.1.0", "state": "idle", "floor": 2, "trial": None, "failed_versions": []}
+    node["health"] = {"ok": True, "why": None}
+    held, open_ = dict(node, policy={"enabled": False}), dict(node, policy={"enabled": True})
+    lines = table({"a": held, "b": open_, "c": dict(node, policy=None)})
+    assert "idle, updates disabled  2" in lines[1]
+    assert "disabled" not in lines[2] + lines[3]
+
+
 def test_something_else_is_an_error_that_says_so(table: Any) -> None:
     """No traceback for a list."""
     errors = importlib.import_module("ansible.errors")

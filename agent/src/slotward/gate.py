@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one gate before every way to another release: what this host is, and what its rows of checks say (field case C10).
+
+Rules:
+- Prepare and upgrade, with or without a switch, from a download, a pushed file or the other slot, and setup with a
+  program to install come through here. What does not take a release never does: confirming, going back, settling.
+- A slot that holds the release was let in by its manifest; its record answers the policy. A record that names no
+  channel cannot, so that slot is filled again, with the manifest.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from typing import Optional
+
+from slotcore import checks, codes, records, settle, status
+from slotward import own
+
+ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def this_platform() -> str:
+    """`os-arch` of this host, as manifests write it."""
+    machine = platform.machine()
+    return "linux-" + ARCHES.get(machine, machine)
+
+
+def facts_of(
+    setup: own.Setup, state: settle.State, target: checks.Target, running: Optional[str], server_s: int = 0
+) -> checks.Facts:
+    """All that the rows decide on, on this host and now."""
+    product, update = setup.product, state.update
+    return checks.Facts(
+        target=target,
+        product=product.name,
+        platform=this_platform(),
+        running_version=running,
+        floor=status.floor_of(product, state),
+        failed={entry.version: (entry.code, entry.why) for entry in update.failed},
+        pins=product.pins,
+        threshold=product.threshold,
+        now_s=int(time.time()),
+        policy=product.policy,
+        newest_issued=update.newest_issued,
+        server_s=server_s,
+    )
+
+
+def may_reuse(facts: checks.Facts, entry: records.SlotRecord) -> bool:
+    """Whether a slot's own record is enough to go to it; raises the policy's refusal."""
+    if not entry.channel:
+        return False
+    refusal = checks.check_offer(facts, checks.Offer(entry.sequence, entry.channel))
+    if refusal is not None:
+        raise codes.Refused(refusal)
+    return True
+
+
+def installing(setup: own.Setup, state: settle.State, record: records.SlotRecord) -> None:
+    """Refuse a program that setup would install where the policy would not take it; what runs already is no question."""
+    current = state.slots.get(state.current or "")
+    running = current.version if current is not None else None
+    if running == record.version:
+        return
+    target = checks.Target(setup.product.name, record.version, "", record.sha256, "")
+    facts = facts_of(setup, state, target, running)
+    if running is None:  # nothing is replaced, so nothing is updated
+        facts = facts._replace(policy=facts.policy._replace(enabled=True, same_major=False, strict_sequence=False))
+    refusal = checks.check_policy(facts)
+    if refusal is None and record.channel:
+        refusal = checks.check_offer(facts, checks.Offer(record.sequence, record.channel))
+    if refusal is not None:
+        raise codes.Refused(refusal)
