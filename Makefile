@@ -19,7 +19,7 @@ PYTEST := $(PYTHON) -m pytest
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
-	molecule package sanity docs
+	molecule package sanity docs mutants
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ e2e: setup-hosts ## real hosts of all three suites, end to end (root, long)
 
 bench: setup-hosts ## speed and memory, as ratios, into build/bench.json (root)
 	@$(PYTHON) tests/bench/bench.py
+
+mutants: ## change slotcore in small ways, and see a test fail for each; MODULES="semver canonical" for some of them
+	@tools/setup --mutants
+	@nice -n 10 .build/venv-mutants/bin/python tests/mutants/run.py $(MODULES)
 
 molecule: ## the role and a rollback by molecule; SUITES="bullseye bookworm trixie" for all (root)
 	@tools/setup --collection --hosts $(SUITES)

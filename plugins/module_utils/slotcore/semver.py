@@ -33,7 +33,7 @@ class Version(NamedTuple):
 
     text: str
     precedence: Precedence
-    build: str = ""
+    build: str
 
 
 def parse(text: str) -> Optional[Version]:
