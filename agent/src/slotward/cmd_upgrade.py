@@ -47,8 +47,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
                 return upgrade(setup, target, args)
         target = prepare.read_target(args.target)
         asked.append(target.version)
-        prepared = prepare.prepare(setup, target, _consent(args), args.src)
-        return answers.Answer(answers.DONE, shown(setup, prepared, would=True), said(setup, prepared))
+        return _prepared(setup, prepare.prepare(setup, target, _consent(args), args.src), args.src)
     except codes.Refused as error:
         if error.code not in CLEARABLE:
             raise
@@ -59,6 +58,17 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 def _consent(args: argparse.Namespace) -> prepare.Consent:
     return prepare.Consent(adopt=args.adopt, start=args.start, server_s=args.server_time or 0)
+
+
+def _prepared(setup: own.Setup, prepared: prepare.Prepared, src: Optional[str]) -> answers.Answer:
+    """Prepare's answer; where a file is to be fetched, each place of it is asked for one byte first (field case N1)."""
+    answer, lines = shown(setup, prepared, would=True), said(setup, prepared)
+    if answer["artifact"] is not None and prepared.target.url and not src:
+        from slotward import fetch, reach
+
+        answer["sources"] = reach.ask(setup, fetch.sources_of(setup, prepared.target), prepared.record.size)
+        lines += reach.lines(answer["sources"])
+    return answers.Answer(answers.DONE, answer, lines)
 
 
 def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
@@ -172,8 +182,11 @@ def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespa
         return None
     if args.src and not args.stage_only and not prepared.staged:
         return fetch.pushed(args.src)
-    if not (args.src or prepared.staged or prepared.target.url):
-        raise codes.refused(codes.BAD_URL, "the target names no url and no file was given with --src: nothing to fetch")
+    if not (args.src or prepared.staged or fetch.sources_of(setup, prepared.target)):
+        raise codes.refused(
+            codes.BAD_URL,
+            "the target names no url, no file was given with --src and there are no mirrors: nothing to fetch",
+        )
     return fetch.stage(setup, prepared, args.src)
 
 

@@ -16,10 +16,10 @@ import http.client
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, TextIO, Union
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, TextIO, Union
 
 from slotcore import codes
-from slotward import build_info, download_answer, download_part
+from slotward import build_info, download_answer, download_part, download_sources
 from slotward import download_rules as rules
 from slotward import progress as progresses
 
@@ -27,18 +27,12 @@ if TYPE_CHECKING:
     import requests
 
 
-class Transport(NamedTuple):
-    """How every fetch of this host travels (field case N1)."""
+MORE_TIMES = 2
+MORE_BYTES = 1 << 20
+"""A download ends when this many times its size more than once from each place has come, and these bytes."""
 
-    allow_http: bool = False
-    ca_file: Optional[str] = None
-    proxy: Optional[str] = None
-    connect_timeout_s: float = 10.0
-    idle_timeout_s: float = 30.0
-    budget_s: float = 3600.0
-    attempts: int = 6
-    """Failures in a row, none of which moved a byte, before giving up."""
-    first_wait_s: float = 1.0
+
+Transport = rules.Transport
 
 
 def progress_to(stream: Optional[TextIO], label: str) -> progresses.Progress:
@@ -53,22 +47,25 @@ def fetch(
     sha256: str,
     transport: Transport,
     progress: Optional[progresses.Progress] = None,
+    others: Sequence[str] = (),
 ) -> None:
-    """Bring exactly the bytes of this size and SHA-256 into `part_path`.
+    """Bring exactly the bytes of this size and SHA-256 into `part_path`, from `url` or else from `others`, in that order.
 
     Raises:
-        Refused: the address, the server or the bytes are not what they must be; asking again will not help.
+        Refused: the address, the servers or the bytes are not what they must be; asking again will not help.
         Retryable: `download-failed`, the part stays for the next try.
         OSError: the part cannot be written.
 
     """
-    refusal = rules.check_url(url, transport.allow_http) or check_authorities(url, transport)
-    if refusal is not None:
-        raise codes.Refused(refusal)
+    urls = (url, *others)
+    for one in urls:
+        refusal = rules.check_url(one, transport.allow_http) or check_authorities(one, transport)
+        if refusal is not None:
+            raise codes.Refused(refusal)
     told = progress or progresses.Progress(None, "")
     part = download_part.Part(part_path, size)
     try:
-        _attempts(url, part, sha256, transport, told)
+        _attempts(download_sources.Sources(urls, transport.attempts), part, sha256, transport, told)
     except codes.Refused as error:
         if error.code in (codes.DIGEST_MISMATCH, codes.SIZE_MISMATCH):
             part.discard()
@@ -76,34 +73,6 @@ def fetch(
     finally:
         told.close()
         part.close()
-
-
-def probe(url: str, size: int, transport: Transport) -> None:
-    """Ask for one byte, once: is the server there, trusted, and has it a file of this size (field case N1)?
-
-    Raises:
-        Refused: what `fetch` would be refused with.
-        Retryable: `download-failed`.
-
-    """
-    refusal = rules.check_url(url, transport.allow_http) or check_authorities(url, transport)
-    if refusal is not None:
-        raise codes.Refused(refusal)
-    headers = {"Accept-Encoding": "identity", "Range": "bytes=0-0"}
-    where = rules.shown_url(url)
-    try:
-        with _session(transport) as session:
-            response = _follow(session, url, headers, transport, time.monotonic() + transport.budget_s)
-            response.close()
-        download_answer.judge(response, 0, size)
-    except download_answer.Stale as error:
-        raise codes.refused(codes.SIZE_MISMATCH, "%s is another file: %s" % (where, error)) from error
-    except download_answer.Later as error:
-        raise codes.Retryable(codes.DOWNLOAD_FAILED, "cannot reach %s: %s" % (where, error)) from error
-    found = download_answer.offered(response)
-    if found is not None and found != size:
-        text = "%s offers %d bytes, the release says %d"
-        raise codes.refused(codes.SIZE_MISMATCH, text % (where, found, size))
 
 
 def check_authorities(url: str, transport: Transport) -> Optional[codes.Refusal]:
@@ -128,18 +97,54 @@ def check_authorities(url: str, transport: Transport) -> Optional[codes.Refusal]
     return codes.Refusal(codes.NO_CA_ROOTS, text % roots)
 
 
-def _attempts(url: str, part: download_part.Part, sha256: str, transport: Transport, told: progresses.Progress) -> None:
+def _attempts(
+    places: download_sources.Sources,
+    part: download_part.Part,
+    sha256: str,
+    transport: Transport,
+    told: progresses.Progress,
+) -> None:
     until = time.monotonic() + transport.budget_s
-    failures = best = 0
-    with _session(transport) as session:
-        while not _complete(part, sha256):
-            best = max(best, part.done)
+    most = part.size * (len(places.all) + MORE_TIMES) + MORE_BYTES
+    done = _complete(part, sha256)
+    with session_of(transport) as session:
+        while not done:
+            source, before, best = places.turn(time.monotonic()), part.done, part.best
+            if source is None:
+                _wait(places, transport, until, told)
+                continue
             try:
-                told(part.done, part.size)
-                _attempt(session, url, part, transport, until, told)
+                _from(session, source.url, part, transport, until, told, sha256)
+                done = True
+            except codes.Refused as error:
+                places.refuse(source, error)
+                if part.done != before:
+                    part.restart()  # what came is no good, and nobody knows since when
+                told.note(error.text)
             except download_answer.Later as error:
-                failures = failures + 1 if part.done <= best else 1
-                _wait(url, error, failures, transport, until, told)
+                places.fail(source, error, time.monotonic(), part.best > best)
+                goes_on = part.alone and part.done > part.began and error.asked_s is None
+                places.keep(source if goes_on else None)
+            if part.received > most:
+                raise places.end("%d bytes came for a file of %d" % (part.received, part.size))
+
+
+def _from(
+    session: requests.Session,
+    url: str,
+    part: download_part.Part,
+    transport: Transport,
+    until: float,
+    told: progresses.Progress,
+    sha256: str,
+) -> None:
+    """One attempt at one place, and another one when the bytes of several answers did not fit together."""
+    while True:
+        told(part.done, part.size)
+        part.begin(url)
+        _attempt(session, url, part, transport, until, told)
+        if _complete(part, sha256):
+            return
 
 
 def _complete(part: download_part.Part, sha256: str) -> bool:
@@ -156,26 +161,21 @@ def _complete(part: download_part.Part, sha256: str) -> bool:
     )
 
 
-def _wait(
-    url: str, error: download_answer.Later, failures: int, transport: Transport, until: float, told: progresses.Progress
-) -> None:
-    where = rules.shown_url(url)
-    if failures >= transport.attempts:
-        text = "cannot download %s: %s (%d attempts, nothing new came)" % (where, error, failures)
-        raise codes.Retryable(codes.DOWNLOAD_FAILED, text) from error
+def _wait(places: download_sources.Sources, transport: Transport, until: float, told: progresses.Progress) -> None:
+    """Between two rounds: as long as the servers ask, and at least our own back-off."""
+    now = time.monotonic()
+    asked_s = places.end_round(now)
     chance = int.from_bytes(os.urandom(4), "big") / 2.0**32
-    wait = rules.plan_wait(failures, transport.first_wait_s, error.asked_s, chance)
-    if wait.seconds is None:
-        text = "cannot download %s: %s, and asks to come back in %d s" % (where, error, wait.asked_s)
-        raise codes.Retryable(codes.DOWNLOAD_FAILED, text) from error
-    if time.monotonic() + wait.seconds >= until:
-        text = "cannot download %s: %s (no success in %d s)" % (where, error, transport.budget_s)
-        raise codes.Retryable(codes.DOWNLOAD_FAILED, text) from error
-    told.note("%s; next attempt in %.1f s" % (error, wait.seconds))
-    time.sleep(wait.seconds)
+    wait_s = rules.plan_wait(places.failures, transport.first_wait_s, asked_s, chance).seconds or 0.0
+    if now + wait_s >= until:
+        raise places.end("no success in %d s" % transport.budget_s)
+    for source in places.alive():
+        told.note("%s; next attempt in %.1f s" % (source.said if len(places.all) == 1 else source.text, wait_s))
+    time.sleep(wait_s)
 
 
-def _session(transport: Transport) -> requests.Session:
+def session_of(transport: Transport) -> requests.Session:
+    """A session that knows the configuration and nothing of the environment."""
     import requests
 
     session = requests.Session()
@@ -213,14 +213,14 @@ def _attempt(
         headers["Range"] = "bytes=%d-" % part.done
         if part.etag:
             headers["If-Range"] = part.etag
-    response = _follow(session, url, headers, transport, until)
+    response = follow(session, url, headers, transport, until)
     try:
         download_answer.take(response, part, transport.idle_timeout_s, until, told)
     finally:
         response.close()
 
 
-def _follow(
+def follow(
     session: requests.Session, url: str, headers: Dict[str, str], transport: Transport, until: float
 ) -> requests.Response:
     """The first answer that is no redirect."""

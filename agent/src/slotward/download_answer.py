@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from slotcore import codes
-from slotward import download_part
+from slotward import download_part, download_sources
 from slotward import download_rules as rules
 from slotward import progress as progresses
 
@@ -23,17 +23,10 @@ if TYPE_CHECKING:
     import requests
 
 Told = progresses.Progress
+Later = download_sources.Later
 
 CHUNK = 1 << 18
 LEAST_IN_WINDOW = 16 * 1024
-
-
-class Later(Exception):
-    """A passing failure: another attempt may do, after `asked_s` if the server said so."""
-
-    def __init__(self, why: str, asked_s: Optional[float] = None) -> None:
-        super().__init__(why)
-        self.asked_s = asked_s
 
 
 class Stale(Later):

@@ -5,6 +5,7 @@ Rules:
 - What lies there from an earlier run is read and hashed once; what is longer than the file begins anew.
 - The digest is of the bytes in the order they lie in the file, so a wrong piece cannot hide.
 - A part that was put together from several answers may mix two files: it is begun again once before it counts as wrong.
+- What one place sent is continued from another; from the moment that a mix was seen, a part is of one place alone.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ class Part:
         self.size = size
         self.said = ""
         """What the server called it."""
-        self._begun_again = False
+        self.received = 0
+        """Bytes that came in this run, those thrown away too."""
+        self.best = 0
+        """The most that ever lay here of one beginning."""
+        self.began = 0
+        """How much lay here when the last attempt began."""
+        self.alone = False
+        """All that lies here is of one place."""
+        self._source = ""
         self._descriptor = staging.open_part(path)
         self._reset()
         self._read_back()
@@ -48,12 +57,25 @@ class Part:
                 break
             self._count(block)
             self.pieces = 2  # who knows how many
+        self.best = self.done
 
     def _count(self, block: bytes) -> None:
         self.digest.update(block)
         self.done += len(block)
         if len(self.head) < HEAD:
             self.head += block[: HEAD - len(self.head)]
+
+    def begin(self, source: str) -> None:
+        """The next bytes come from this place; its entity tags say nothing about another's bytes.
+
+        Once bytes of several answers turned out not to fit together, a part is of one place alone.
+        """
+        if source != self._source:
+            self.etag = None
+            if self.alone and self.done:
+                self.restart()
+        self._source = source
+        self.began = self.done
 
     def restart(self) -> None:
         """Forget all bytes."""
@@ -62,10 +84,11 @@ class Part:
 
     def may_begin_again(self) -> bool:
         """Whether a wrong digest may come from mixing; true once, and then everything is forgotten."""
-        if self.pieces < 2 or self._begun_again:
+        if self.pieces < 2 or self.alone:
             return False
-        self._begun_again = True
+        self.alone = True
         self.restart()
+        self.best = 0
         return True
 
     def append(self, block: bytes) -> None:
@@ -76,6 +99,8 @@ class Part:
             offset += written
             view = view[written:]
         self._count(block)
+        self.received += len(block)
+        self.best = max(self.best, self.done)
 
     def close(self) -> None:
         """Close the file; an error of the disk may show only here (field case P1)."""

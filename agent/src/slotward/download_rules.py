@@ -42,6 +42,20 @@ class Answer(enum.Enum):
     FINAL = "final"
 
 
+class Transport(NamedTuple):
+    """How every fetch of this host travels (field case N1)."""
+
+    allow_http: bool = False
+    ca_file: Optional[str] = None
+    proxy: Optional[str] = None
+    connect_timeout_s: float = 10.0
+    idle_timeout_s: float = 30.0
+    budget_s: float = 3600.0
+    attempts: int = 6
+    """Failures in a row, none of which moved a byte, before giving up."""
+    first_wait_s: float = 1.0
+
+
 class Wait(NamedTuple):
     """How long to wait before the next attempt; None when the server asks for longer than anybody waits here."""
 

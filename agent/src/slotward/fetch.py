@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Optional
+from typing import Optional, Tuple
 
-from slotcore import codes
-from slotward import download, effects, executor, own, prepare, staging
+from slotcore import checks, codes
+from slotward import download, effects, executor, gate, own, prepare, staging
 
 
 def pushed(path: str) -> int:
@@ -61,12 +61,21 @@ def _copy_pushed(src: str, part: str, wanted: prepare.Prepared) -> None:
         os.close(descriptor)
 
 
+def sources_of(setup: own.Setup, target: checks.Target) -> Tuple[str, ...]:
+    """Where the target's file may come from, in order: this host's mirrors, then the address that the target names."""
+    name = checks.artifact_name(target.product, target.version, gate.this_platform())
+    found = [f"{base.rstrip('/')}/{target.product}/{target.version}/{name}" for base in setup.product.mirrors]
+    return tuple(dict.fromkeys([*found, target.url] if target.url else found))
+
+
 def _download(setup: own.Setup, wanted: prepare.Prepared, part: str) -> None:
+    sources = sources_of(setup, wanted.target)
     download.fetch(
-        wanted.target.url,
+        sources[0],
         part,
         wanted.record.size,
         wanted.record.sha256,
         transport_of(setup),
         download.progress_to(sys.stderr, f"{setup.product.name} {wanted.target.version}"),
+        others=sources[1:],
     )

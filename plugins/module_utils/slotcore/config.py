@@ -133,7 +133,7 @@ KEYS: Tuple[Key, ...] = (
         "mirrors",
         Kind.URLS,
         (),
-        "where else the files of a release are, tried in order: `<base>/<product>/<version>/<file>`",
+        "where the files of a release are looked for first, in order: `<base>/<product>/<version>/<file>`",
         0,
         8,
     ),
