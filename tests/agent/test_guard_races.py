@@ -248,6 +248,27 @@ def fill(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+@pytest.mark.parametrize("gone", ["before it is opened", "while it is open"])
+def test_an_append_never_makes_a_file_that_somebody_took_away(
+    tmp_path: pathlib.Path, shell: Tuple[str, ...], gone: str
+) -> None:
+    """A reason that comes late must not leave a claim of nothing behind, to be taken for a going back that was won."""
+    text = guarding.GUARD.read_text(encoding="ascii")
+    function = text[text.index("append() {") : text.index("\n}\n", text.index("append() {")) + 3]
+    if gone == "before it is opened":
+        script = f'{function}is_file() {{ [ -f "$1" ] && rm "$1"; }}\nappend trial.revert REASON=operator'
+    else:
+        script = (
+            f'{function}is_file() {{ [ -f "$1" ]; }}\nprintf() {{ rm trial.revert; echo "$2"; }}\nappend trial.revert x'
+        )
+    (tmp_path / "trial.revert").write_bytes(b"")
+    done = subprocess.run([*shell, "-c", script], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert (done.returncode == 0) == (gone == "while it is open")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
 @pytest.mark.parametrize("back", [True, False], ids=["with-back", "without-back"])
 def test_going_back_needs_no_space_and_no_inode(full: Tree, shell: Tuple[str, ...], back: bool) -> None:
     """I2: with the disk full the links go back and the reason is kept, also when `back` must be made again."""

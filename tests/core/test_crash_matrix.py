@@ -126,13 +126,14 @@ NEEDS_SPACE = (ops.Write, ops.Copy, ops.Link)
 
 
 def settle_without_space(walker: walk.Walker, clock: settle.Clock, before: walk.View) -> None:
-    """Settle on a full disk: what needs a block or an inode fails, and what comes after it is not tried."""
+    """Settle on a full disk: what needs a block or an inode fails, and what comes after it in its plan is not tried."""
     executor = walker.host.executor({})
-    for operation in walker.host.settling_plan(clock):
-        if isinstance(operation, NEEDS_SPACE):
-            return
-        executor.apply((operation,), "full")
-        walk.check_always(walker.host, walker.host.tree(), before)
+    for plan in walker.host.settling_plans(clock):
+        for operation in plan:
+            if isinstance(operation, NEEDS_SPACE):
+                break
+            executor.apply((operation,), "full")
+            walk.check_always(walker.host, walker.host.tree(), before)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -391,6 +391,45 @@ def test_tidying_removes_what_a_cut_left_and_nothing_else() -> None:
     assert plans.plan_tidy(PRODUCT, state(current="a", good="a"), ("a", "current", "good", "lock")) == ()
 
 
+ASIDE = "trial.broken-1700000000"
+
+
+@pytest.mark.parametrize(
+    ("data", "kept"),
+    [
+        pytest.param(b"SPEC=1\n", True, id="damaged"),
+        pytest.param(b"\0\0\0", True, id="zeros"),
+        pytest.param(trial.ODD, True, id="no plain file"),
+        pytest.param(b"SPEC=1\nREASON=bad-record\n", True, id="damaged, with its reason"),
+        pytest.param(b"REASON=lost-record\n", False, id="the guard's mark for a lost record"),
+        pytest.param(b"REASON=lo", False, id="the same, torn"),
+        pytest.param(b"", False, id="empty"),
+        pytest.param(RECORD, False, id="sound"),
+        pytest.param(RECORD + b"REASON=oper", False, id="sound, its reason torn"),
+    ],
+)
+def test_a_damaged_trial_record_is_set_aside_and_a_sound_one_goes(data: bytes, kept: bool) -> None:
+    """Under each of its three names, in the step in which it would be removed; what an investigator needs is kept."""
+    known, _reason = trial.parse_revert(data)
+    confirmed = plans.plan_finish_confirm(PRODUCT, state("b", "b", claim={"confirm": data}), known, END)
+    reverted = plans.plan_finish_revert(PRODUCT, state("a", "a", claim={"revert": data}), known, END)
+    abandoned = plans.plan_abandon(PRODUCT, state("a", "a", claim={"trial": data}), known, END)
+    for name, plan in (("trial.confirm", confirmed), ("trial.revert", reverted), ("trial", abandoned)):
+        assert (f"{name} over {ASIDE}" in names(plan)) == kept
+        assert (f"-{name}" in names(plan)) != kept
+        assert all_synced(plan)
+
+
+def test_a_trial_that_is_no_plain_file_is_ended_without_an_append_to_it() -> None:
+    """A FIFO in its place would hold whoever opens it; it is renamed, and set aside at last."""
+    found = state("b", "a", "a", claim={"trial": trial.ODD}, log=values.STARTED)
+    plan = plans.plan_go_back(PRODUCT, found, None, END)
+    assert not any(isinstance(op, ops.Append) or getattr(op, "path", "") == "/slots/trial.revert.tmp" for op in plan)
+    assert ops.Sync("/slots/trial.revert") not in plan
+    assert names(plan)[:3] == ["trial over trial.revert", "back over current", "Restart"]
+    assert f"trial.revert over {ASIDE}" in names(plan)
+
+
 @pytest.mark.parametrize(
     "odd",
     [

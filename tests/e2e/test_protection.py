@@ -182,10 +182,10 @@ RECORDS = {
 def test_i3_a_broken_record_refuses_updates_and_the_daemon_runs_on(
     node: nodes.Node, v110: releases.Release, v120: releases.Release, what: str
 ) -> None:
-    """I3, I8: nothing is written over what is broken, doctor says which file and what to do, a restart changes nothing."""
+    """I3, I8: with no copy to prove it, nothing is written over what is broken, doctor says which file and what to do, a restart changes nothing."""
     node.damaged = True
     node.upgraded(v110)
-    node.sh(f"cp -a {nodes.SLOTS} {nodes.BOX}/saved; {RECORDS[what]}")
+    node.sh(f"cp -a {nodes.SLOTS} {nodes.BOX}/saved; rm {nodes.SLOTS}/*.copy; {RECORDS[what]}")
     node.sh(f"systemctl restart {nodes.UNIT}")
     node.waits(lambda: node.running() == "1.1.0", 10, "the daemon runs")
     before = node.sh(LOOK), node.unit()

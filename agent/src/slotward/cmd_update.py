@@ -27,8 +27,9 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 
 def _settle_if_due(product: products.Product, state: settle.State) -> bool:
-    """Finish what a crash left, when nobody else is at it; whether the state may be another one now."""
-    if settle.decide(state, host.clock()).action in (settle.Action.NONE, settle.Action.AWAIT):
+    """Restore what is broken, finish what a crash left, when nobody else is at it; whether the state may be another now."""
+    due = any(damage.there or damage.copy is not None for damage in state.damaged)
+    if not due and settle.decide(state, host.clock()).action in (settle.Action.NONE, settle.Action.AWAIT):
         return False
     from slotward import manager
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import BinaryIO, Optional, Tuple
+from typing import BinaryIO, Callable, List, Optional, Tuple, TypeVar
 
-from slotcore import codes, records, settle
+from slotcore import codes, records, settle, trial
 from slotcore import product as products
 
 _MAX_SMALL = 64 * 1024
+
+T = TypeVar("T")
 
 
 def uptime_s(proc: str = "/proc") -> float:
@@ -49,10 +51,46 @@ def _part_of_trial(path: str) -> Optional[bytes]:
         return None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
-            return b""
+            return trial.ODD
         raise
-    with open(descriptor, "rb") as file:
-        return file.read(_MAX_SMALL + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    try:
+        return os.read(descriptor, _MAX_SMALL + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else trial.ODD
+    finally:
+        os.close(descriptor)
+
+
+def _lines_of_trial(path: str) -> bytes:
+    """The log or the sources of a trial; nothing when there are none."""
+    data = _part_of_trial(path)
+    return b"" if data is None or data == trial.ODD else data
+
+
+def read_record(path: str, most: int = records.MAX_BYTES) -> Optional[bytes]:
+    """A record's bytes, at most `most` + 1 of them; None when there is none.
+
+    Raises:
+        BrokenRecord: it is no plain file, or somebody else than root could have written it; nobody waits for it.
+
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise codes.BrokenRecord(path, "it is no plain file") from None
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise codes.BrokenRecord(path, "it is no plain file")
+        if found.st_uid not in (0, os.geteuid()):
+            raise codes.BrokenRecord(path, f"it is owned by uid {found.st_uid}, not by root")
+        if found.st_mode & 0o022:
+            raise codes.BrokenRecord(path, f"others may write it (mode {stat.S_IMODE(found.st_mode):04o})")
+        return os.read(descriptor, most + 1)  # one read is all of a plain file
+    finally:
+        os.close(descriptor)
 
 
 def _slot_of(path: str) -> Optional[str]:
@@ -75,56 +113,65 @@ def entrypoint_kind(product: products.Product) -> str:
     return "ours" if os.path.normpath(target) == os.path.normpath(product.path("current")) else "elsewhere"
 
 
-def _records(
-    product: products.Product, in_use: bool
-) -> Tuple[records.Slots, records.Update, Optional[Tuple[str, str]]]:
-    slots: records.Slots = {}
-    update = records.Update()
-    broken: Optional[Tuple[str, str]] = None
-    slots_path, update_path = product.path("slots.json"), product.path("update.json")
-    for path in (slots_path, update_path):
-        try:
-            data = read_bytes(path, records.MAX_BYTES)
-            if data is None:
-                if in_use:
-                    raise codes.BrokenRecord(path, "it is missing although the slots are in use")
-            elif path == slots_path:
-                slots = records.parse_slots(data, path)
-            else:
-                update = records.parse_update(data, path)
-        except OSError as error:
-            broken = (path, f"it cannot be read: {error.strerror}")
-        except codes.BrokenRecord as error:
-            broken = (error.file, error.why)
-    return slots, update, broken
+def _record(
+    product: products.Product, name: str, parse: Callable[[bytes, str], T], nothing: T, damaged: List[settle.Damage]
+) -> T:
+    """What the record `name` says; what cannot be believed says `nothing`, and joins the damaged (I3)."""
+    path, there = product.path(name), True
+    try:
+        data = read_record(path)
+        if data is not None:
+            return parse(data, path)
+        if not os.path.lexists(product.path("current")):
+            return nothing
+        there, why = False, "it is missing although the slots are in use"
+    except OSError as error:
+        there, why = False, f"it cannot be read: {error.strerror}"
+    except codes.BrokenRecord as error:
+        why = error.why
+    damaged.append(settle.Damage(name, why, there))
+    return nothing
 
 
 def read_state(product: products.Product) -> settle.State:
     """Everything the decisions need of the slots directory. Raises OSError only when a claim's file cannot be read."""
-    in_use = os.path.lexists(product.path("current"))
-    slots, update, broken = _records(product, in_use)
-    good = _slot_of(product.path("good"))
-    current = _slot_of(product.path("current"))
-    if in_use and good is None and broken is None:
-        broken = (product.path("good"), "it names no slot, so nobody knows which release was confirmed last")
-    if good not in (None, current) and not os.path.exists(product.path("good")):
-        good, why = None, f"it names slot {good}, which is not there, so there is nothing to go back to"  # as the guard
-        broken = broken or (product.path("good"), why)
-    return settle.State(
-        current=current,
-        good=good,
+    damaged: List[settle.Damage] = []
+    nothing: records.Slots = {}
+    slots = _record(product, "slots.json", records.parse_slots, nothing, damaged)
+    update = _record(product, "update.json", records.parse_update, records.Update(), damaged)
+    state = settle.State(
+        current=_slot_of(product.path("current")),
+        good=_slot_of(product.path("good")),
         back=_slot_of(product.path("back")),
-        in_use=in_use,
+        in_use=os.path.lexists(product.path("current")),
         entrypoint=entrypoint_kind(product),
         trial=_part_of_trial(product.path("trial")),
         confirm=_part_of_trial(product.path("trial.confirm")),
         revert=_part_of_trial(product.path("trial.revert")),
-        log=_part_of_trial(product.path("trial.log")) or b"",
-        sources=_part_of_trial(product.path("trial.sources")) or b"",
+        log=_lines_of_trial(product.path("trial.log")),
+        sources=_lines_of_trial(product.path("trial.sources")),
         slots=slots,
         update=update,
-        broken=broken,
+        broken=(product.path(damaged[-1].name), damaged[-1].why) if damaged else None,
     )
+    state = _with_good(product, state)
+    if damaged or any(trial.is_damaged(data) for data in (state.trial, state.confirm, state.revert)):
+        from slotward import broken
+
+        return broken.examined(product, state, damaged)
+    return state
+
+
+def _with_good(product: products.Product, state: settle.State) -> settle.State:
+    """The state without a `good` that leads nowhere; in use, not to know what is good is broken."""
+    good, why = state.good, ""
+    if state.in_use and good is None:
+        why = "it names no slot, so nobody knows which release was confirmed last"
+    elif good not in (None, state.current) and not os.path.exists(product.path("good")):
+        good, why = None, f"it names slot {good}, which is not there, so there is nothing to go back to"  # as the guard
+    if not why:
+        return state
+    return state._replace(good=good, broken=state.broken or (product.path("good"), why))
 
 
 def damage(product: products.Product, state: settle.State) -> str:

@@ -94,13 +94,21 @@ def _note_settled(product: products.Product, seen: Look, again: bool = False) ->
         audit.settled(product, seen.state, pending, again)
 
 
+def _restore(product: products.Product, seen: Look) -> bool:
+    from slotward import broken
+
+    return broken.restore(product, seen.state)
+
+
 def settle_now(product: products.Product) -> Tuple[Look, str]:
-    """Finish or undo what is in flight (the lock must be held); the state afterwards and what was done.
+    """Restore what is broken, finish or undo what is in flight (the lock must be held); the state afterwards, what was done.
 
     The guard needs no lock: when it claims the end or moves the links first, what it decided is finished instead.
     """
     for rounds_left in reversed(range(SETTLE_ROUNDS)):
         seen = _look_with_reason(product)
+        restored = bool(seen.state.damaged) and _restore(product, seen)
+        seen = look(product) if restored else seen
         name, plan = settling_plan(product, seen)
         try:
             effects.executor_for(product, {}, respect_stop=True).apply(plan, name)
@@ -108,7 +116,8 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
             tidy = plans.plan_tidy(product, seen.state, host.names(product))
             effects.executor_for(product, {}).apply(tidy, "tidy")
             _note_settled(product, seen, again=not plan)
-            return seen, "tidy" if tidy and not plan else name
+            quietly = "restore" if restored else "tidy" if tidy else name
+            return seen, name if plan else quietly
         except codes.Refused as error:
             if error.code != codes.TRIAL_OVER or not rounds_left:
                 raise

@@ -118,6 +118,16 @@ def _last(trial: Optional[trials.Trial], state: str, end: End, version: str) -> 
     )
 
 
+def _tidied(
+    product: products.Product, state: settles.State, name: str, data: Optional[bytes], end: End, *others: str
+) -> ops.Plan:
+    """Remove the trial's record `name` and what belongs to it; a damaged record is set aside instead."""
+    if not trials.is_damaged(data):
+        return ops.unlink_durably(product.slots_dir, name, *others)
+    kept = recording.set_aside(product, name, recording.TRIAL, end.at, state.aside)
+    return kept + ops.unlink_durably(product.slots_dir, *others)
+
+
 def plan_finish_confirm(
     product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
 ) -> ops.Plan:
@@ -133,7 +143,7 @@ def plan_finish_confirm(
         ops.unlink_durably(product.slots_dir, "back")
         + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
-        + ops.unlink_durably(product.slots_dir, "trial.confirm", *settles.TRIAL_NAMES)
+        + _tidied(product, state, "trial.confirm", state.confirm or state.trial, end, *settles.TRIAL_NAMES)
     )
 
 
@@ -178,7 +188,8 @@ def plan_finish_revert(
     restarted = (ops.Restart(),) if moved else ()
     if state.broken is not None:
         return moved + restarted
-    tidied = ops.unlink_durably(product.slots_dir, "trial.revert", *settles.TRIAL_NAMES, "back")
+    record = state.revert if state.revert is not None else state.trial
+    tidied = _tidied(product, state, "trial.revert", record, end, *settles.TRIAL_NAMES, "back")
     return moved + restarted + _record_end(product, state, trial, end) + tidied
 
 
@@ -187,12 +198,9 @@ def plan_go_back(product: products.Product, state: settles.State, trial: Optiona
     if state.trial is None:
         return plan_finish_revert(product, state, trial, end)
     reverted = product.path("trial.revert")
-    claim: ops.Plan = (
-        ops.Claim(product.path("trial"), reverted),
-        ops.SyncDir(product.slots_dir),
-        ops.Append(reverted, f"REASON={end.code}\n".encode("ascii")),
-        ops.Sync(reverted),
-    )
+    claim: ops.Plan = (ops.Claim(product.path("trial"), reverted), ops.SyncDir(product.slots_dir))
+    if state.trial != trials.ODD:
+        claim += (ops.Append(reverted, f"REASON={end.code}\n".encode("ascii")), ops.Sync(reverted))
     by_hand = (ops.Restart(),) if state.current == state.good else ()  # what was started may still be what runs
     return claim + by_hand + plan_finish_revert(product, state, trial, end)
 
@@ -204,7 +212,7 @@ def plan_abandon(product: products.Product, state: settles.State, trial: Optiona
     noted: ops.Plan = ()
     if state.broken is None:
         noted = _record_end(product, state, trial, end._replace(code=codes.NEVER_STARTED))
-    return noted + ops.unlink_durably(product.slots_dir, "trial", *settles.TRIAL_NAMES, "back")
+    return noted + _tidied(product, state, "trial", state.trial, end, *settles.TRIAL_NAMES, "back")
 
 
 def plan_tidy(product: products.Product, state: settles.State, names: Sequence[str]) -> ops.Plan:

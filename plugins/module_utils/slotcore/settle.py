@@ -35,6 +35,19 @@ SLACK_S = 5
 NO_SLOTS: Mapping[str, records.SlotRecord] = {}
 
 
+class Damage(NamedTuple):
+    """A record that cannot be believed, and what its copy says."""
+
+    name: str
+    why: str
+    there: bool
+    """Whether something of this name is there to be set aside; never when only reading it failed."""
+    copy: Optional[bytes] = None
+    """The record's bytes when its copy proves itself."""
+    copy_why: str = ""
+    """What is wrong with the copy otherwise."""
+
+
 class State(NamedTuple):
     """All that one look at a slots directory and its entrypoint found; links by the slot they name, None when missing or odd."""
 
@@ -54,6 +67,10 @@ class State(NamedTuple):
     update: records.Update = records.Update()
     broken: Optional[Tuple[str, str]] = None
     """The record that cannot be read, and why; `slots` or `update` is then empty and must not be written."""
+    damaged: Tuple[Damage, ...] = ()
+    """Every JSON record that cannot be read."""
+    aside: Tuple[str, ...] = ()
+    """Names of what was set aside earlier, a directory's with a slash; looked for only when something is damaged."""
 
 
 class Action(enum.Enum):

@@ -19,6 +19,8 @@ from . import product as products
 MAX_BYTES = 4096
 LOG_HEADER = b"log 1".ljust(63, b"#") + b"\n"
 CRASHES_TO_GO_BACK = 4
+ODD = b"\0"
+"""Stands for the contents of a name that is no plain file: a bad record, to which nothing can be appended."""
 
 _LINE = re.compile(rb"([A-Z][A-Z0-9_]*)=([A-Za-z0-9._:/+=-]+)\n")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,14}")
@@ -26,6 +28,7 @@ _HEX64 = re.compile(r"[0-9a-f]{64}")
 _ID = re.compile(r"[0-9a-f]{16}")
 _BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REASON = re.compile(rb"REASON=([a-z0-9-]{1,64})\n")
+_ONLY_REASON = re.compile(rb"(?:REASON=[a-z0-9-]{0,64}\n?)?")
 
 
 class Trial(NamedTuple):
@@ -159,6 +162,16 @@ def parse_revert(data: bytes) -> Tuple[Optional[Trial], Optional[str]]:
     _before, mark, tail = data.rpartition(b"REASON=")
     match = _REASON.fullmatch(mark + tail)
     return parse_trial(record), match.group(1).decode("ascii") if match else None
+
+
+def is_damaged(data: Optional[bytes]) -> bool:
+    """Whether a trial's file, under whichever name, is worth keeping for whoever looks into what damaged it.
+
+    A sound record is not, nor is the bare reason that the guard leaves where a record was lost.
+    """
+    if data is None or _ONLY_REASON.fullmatch(data) is not None:
+        return False
+    return parse_revert(data)[0] is None
 
 
 def count_crashes(log: bytes) -> int:

@@ -13,11 +13,11 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from core.crash import disk, values
 
-from slotcore import ops, settle
+from slotcore import ops, recording, settle
 from slotcore import product as products
 from slotward import executor, manager
 from slotward import host as agent_host
@@ -206,9 +206,20 @@ class Host:
         state = agent_host.read_state(self.product)
         return manager.Look(state, clock, settle.decide(state, clock))
 
+    def settling(self, clock: settle.Clock) -> Tuple[str, ops.Plan]:
+        """The next plan of settling, and its name: what is broken comes first, as in `manager.settle_now`."""
+        look = self.look(clock)
+        restore = recording.plan_restore(self.product, look.state, values.AT)
+        return ("restore", restore) if restore else manager.settling_plan(self.product, look)
+
+    def settling_plans(self, clock: settle.Clock) -> Iterator[ops.Plan]:
+        """What settling tries one after the other: a record that cannot be restored keeps nothing from going back."""
+        yield recording.plan_restore(self.product, self.look(clock).state, values.AT)
+        yield manager.settling_plan(self.product, self.look(clock))[1]
+
     def settling_plan(self, clock: settle.Clock) -> ops.Plan:
         """The operations that settle what is in flight."""
-        return manager.settling_plan(self.product, self.look(clock))[1]
+        return self.settling(clock)[1]
 
     def apply(self, plan: ops.Plan, name: str, step: Callable[[], None], sources: Mapping[str, bytes]) -> None:
         """Carry out a plan, looking at the host after each operation."""
@@ -221,7 +232,7 @@ class Host:
         """Settle until nothing is left to settle; what was done."""
         done: List[str] = []
         while len(done) < 4:
-            name, plan = manager.settling_plan(self.product, self.look(clock))
+            name, plan = self.settling(clock)
             if not plan:
                 return done
             self.apply(plan, name, step, {})

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple, Tuple
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 from core.crash import disk, values
 from core.crash.host import Host, mapped
@@ -11,10 +11,27 @@ from core.crash.values import BYTES, IN_TIME, LENGTH_S, TRIAL
 
 from slotcore import codes, ops, plans, recording, records, settle, trial
 
-AT = 1_700_000_000
+AT = values.AT
 SOURCES: Mapping[str, bytes] = {plans.STAGED: BYTES["1.1.0"], plans.ENTRYPOINT: BYTES["by-hand"]}
 SOURCES_OF_ALL: Mapping[str, bytes] = {**BYTES, **SOURCES}
 LINKED = b"->@/current"
+
+
+MARK = "bin/damaged"
+"""A file of this name says that the host's records were damaged before the plan began."""
+BAD_COPY = b"sha256 " + b"0" * 64 + b"\n{}\n"
+BAD_COPIES: Mapping[str, bytes] = {"torn": BAD_COPY, "missing": b""}
+DAMAGES: Mapping[str, Mapping[str, Optional[bytes]]] = {
+    "torn floor": {"update.json": b'{"spec":1,"flo'},
+    "empty floor": {"update.json": b""},
+    "lost floor": {"update.json": None},
+    "another spec": {"update.json": b'{"spec":2,"floor":0,"foreign":1}\n'},
+    "other fields": {"update.json": b'{"spec":1,"floor":0,"foreign":1}\n'},
+    "torn slots": {"slots.json": b'{"spec":1,"slots":{"a"'},
+    "lost slots": {"slots.json": None},
+    "both torn": {"update.json": b"\0" * 40, "slots.json": b"\0" * 40},
+    "one torn, one lost": {"update.json": b"\xff", "slots.json": None},
+}
 
 
 class Timing(NamedTuple):
@@ -195,9 +212,68 @@ def all_of(host: Host) -> Dict[str, Scenario]:
     tree = staged(**{**leftovers, "current_tmp": b"->b", "a_tmp": b"half of some"})
     plan = plans.plan_tidy(product, _state(host, tree), [name.rpartition("/")[2] for name in tree])
     add("tidy", tree, plan, {**on_old, "slots/current.tmp": b"", "slots/a.tmp": b""})
+    for name, tree, what in (
+        ("restore", staged(), "torn floor"),
+        ("restore in a trial", on_trial(), "lost slots"),
+        ("restore after a claim", claimed("trial.revert", crash_loop), "both torn"),
+    ):
+        broken = damaged(tree, what)
+        add(name, broken, _restoring(host, broken), restored(what, tree))
     tree = {**staged(), **by_hand, "slots/good": b"->b"}
     _state(host, tree)
     add("settle a cut adopt", tree, host.settling_plan(IN_TIME), {"slots/current": b"->b", "slots/good": b"->b"})
+    return found
+
+
+def damaged(tree: disk.Tree, what: str, copy: Optional[bytes] = None) -> disk.Tree:
+    """A tree with that damage to its records; `copy` takes the place of their copies, empty: they are missing."""
+    found = {**tree, MARK: b"yes"}
+    for name, data in DAMAGES[what].items():
+        found.pop(f"slots/{name}")
+        if data is not None:
+            found[f"slots/{name}"] = data
+        if copy is not None:
+            found.pop(f"slots/{name}{recording.COPY}")
+        if copy:
+            found[f"slots/{name}{recording.COPY}"] = copy
+    return found
+
+
+def restored(what: str, tree: disk.Tree) -> disk.Tree:
+    """What the records of a sound `tree` and what was set aside are when that damage was restored."""
+    found = {f"slots/{name}": tree[f"slots/{name}"] for name in DAMAGES[what]}
+    return {**found, **set_aside(what)}
+
+
+def set_aside(what: str) -> disk.Tree:
+    """What that damage leaves under other names."""
+    left = {name: data for name, data in DAMAGES[what].items() if data is not None}
+    return {f"slots/{name}{recording.ASIDE}{AT}": data for name, data in left.items()}
+
+
+def _restoring(host: Host, tree: disk.Tree) -> ops.Plan:
+    _state(host, tree)
+    name, plan = host.settling(IN_TIME)
+    return plan if name == "restore" else ()
+
+
+def restorings(host: Host, copy: Optional[bytes] = None) -> Dict[str, Scenario]:
+    """Every damage to the records in every state of a trial, with the plan of settling for it."""
+    found: Dict[str, Scenario] = {}
+    crash_loop = b"REASON=crash-loop\n"
+    for when, tree in (
+        ("at rest", staged()),
+        ("on trial", on_trial()),
+        ("never switched", staged(back=b"->a", trial_log=trial.LOG_HEADER, trial=values.RECORD)),
+        ("going back", claimed("trial.revert", crash_loop)),
+        ("confirming", claimed("trial.confirm")),
+    ):
+        for what in DAMAGES:
+            broken = damaged(tree, what, copy)
+            end = restored(what, tree) if copy is None else set_aside(what)
+            plan = _restoring(host, broken)
+            broken, end = mapped(host.product, broken), mapped(host.product, end)
+            found[f"{what}, {when}"] = Scenario(f"{what}, {when}", broken, plan, end, ("", ""), TRIAL, True)
     return found
 
 

@@ -12,6 +12,7 @@ from slotcore import records, settle, trial
 BOOT = "4b3f6a52-6f0e-4c39-9a3e-2f6f0a1f2f10"
 NEXT_BOOT = "5c406b63-7010-4d40-8b4f-306010203021"
 STARTED_S = 1000
+AT = 1_700_000_000
 LENGTH_S = 120
 
 PRODUCT = products.Product(

@@ -51,14 +51,18 @@ class View(NamedTuple):
 
 
 def view(host: Host, tree: disk.Tree) -> View:
-    """The parts of a tree; a link that leads nowhere and a record that is none are errors here."""
+    """The parts of a tree; a link that leads nowhere and a record that is none are errors here.
+
+    In a tree with the mark of a damaged host, a record may be none, and then its copy is what counts.
+    """
     top = host.product.slots_dir + "/"
     files = {path[len(top) :]: data for path, data in tree.items() if path.startswith(top)}
     entry: Optional[bytes] = tree.get(host.product.entrypoint)
     if entry is not None and entry.startswith(disk.LINK):
         assert entry == disk.LINK + (top + "current").encode(), f"the entrypoint leads elsewhere: {entry!r}"
         entry = _slot_bytes(files, "current")
-    update = _json(files, "update.json", b'{"floor":0,"last":null,"failed":[]}')
+    damaged = any(path.endswith("/" + scenarios.MARK) for path in tree)
+    update = _record(files, recording.UPDATE, damaged)
     return View(
         starts=entry,
         current=_link(files, "current"),
@@ -68,16 +72,31 @@ def view(host: Host, tree: disk.Tree) -> View:
         floor=update["floor"],
         last=update["last"],
         failed={entry["version"]: entry for entry in update["failed"]},
-        slots=_json(files, "slots.json", b'{"slots":{}}')["slots"],
+        slots=_record(files, recording.SLOTS, damaged)["slots"],
     )
 
 
-def _json(files: Dict[str, bytes], name: str, missing: bytes) -> Dict[str, Any]:
-    try:
-        value: Dict[str, Any] = json.loads(files.get(name, missing))
-    except ValueError as error:
-        raise AssertionError(f"I3: {name} is torn: {files[name]!r}") from error
+def _record(files: Dict[str, bytes], name: str, damaged: bool) -> Dict[str, Any]:
+    """What a record says; one that was damaged before the plan began says what its copy says, or nothing.
+
+    No operation of ours may damage one.
+    """
+    sound = json.loads(files[name]) if _is_sound(files.get(name)) else None
+    if sound is None and damaged:
+        copy = recording.unsealed(files.get(name + recording.COPY, b""))
+        sound = json.loads(copy) if _is_sound(copy) else None
+    elif name in files:
+        assert sound is not None, f"I3: {name} is torn: {files[name]!r}"
+    value: Dict[str, Any] = sound or {"floor": 0, "last": None, "failed": [], "slots": {}}
     return value
+
+
+def _is_sound(data: Optional[bytes]) -> bool:
+    try:
+        value = json.loads(data or b"")
+    except ValueError:
+        return False
+    return isinstance(value, dict) and value.get("spec") == 1 and "foreign" not in value
 
 
 def _link(files: Dict[str, bytes], name: str) -> Optional[str]:
@@ -121,9 +140,11 @@ def check_copies(now: View) -> None:
     """P4: a copy that is there proves itself, and it is never older than its record."""
     for name in (recording.SLOTS, recording.UPDATE):
         copy = now.files.get(name + recording.COPY)
-        held = recording.unsealed(copy) if copy is not None else now.files.get(name, b"{}")
+        if copy is None or copy == scenarios.BAD_COPY:  # damaged before the plan began
+            continue
+        held = recording.unsealed(copy)
         assert held is not None, f"P4: the copy of {name} is torn: {copy!r}"
-        if name == recording.UPDATE and copy is not None:
+        if name == recording.UPDATE:
             assert json.loads(held)["floor"] >= now.floor, f"P4: the copy has a lower floor than {now.floor}"
 
 
@@ -212,6 +233,7 @@ class Walker:
             path.startswith(self.host.product.slots_dir)
             and (name in {"current", "good", "back"} or name.startswith("trial"))
             and not name.endswith(".tmp")
+            and recording.ASIDE not in name
         )
 
     def guard(self, tree: disk.Tree, mode: str, clock: settle.Clock, unit: Unit) -> disk.Tree:
