@@ -25,6 +25,7 @@ MODULES = {
     "upgrade": "cmd_upgrade",
     "confirm": "cmd_trial",
     "rollback": "cmd_trial",
+    "config": "cmd_config",
     "doctor": "doctor",
     "setup": "cmd_setup",
     "settle": "cmd_settle",

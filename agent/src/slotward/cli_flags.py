@@ -106,6 +106,20 @@ def _setup_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
 
 
+def _config_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", nargs="?", choices=("check",), help="judge the whole file: every problem, or none")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="the file to check (default: that of --config); - reads standard input"
+    )
+    parser.add_argument(
+        "--explain",
+        nargs="?",
+        const="",
+        metavar="KEY",
+        help="each key, or one: its meaning, default and bounds, the value that counts here and where it was set",
+    )
+
+
 def _nothing(_parser: argparse.ArgumentParser) -> None:
     return
 
@@ -153,6 +167,12 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "take the release on trial back now",
         "Only a trial can be taken back; a confirmed release is undone by rolling a newer one forward.",
         _rollback_flags,
+    ),
+    (
+        "config",
+        "check or explain the configuration",
+        "`config check [FILE]` exits 5 with every problem; `config --explain [KEY]` shows what counts, and changes nothing.",
+        _config_flags,
     ),
     (
         "doctor",

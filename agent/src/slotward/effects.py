@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Mapping, Tuple
+import sys
+from typing import List, Mapping, Tuple
 
 from slotcore import codes, ops, status
 from slotcore import product as products
-from slotward import executor
+from slotward import answers, executor
 
 SMOKE_TIMEOUT_S = 20
 UNDER_SMOKE = (
@@ -54,6 +55,42 @@ def smoke_test(product: products.Product, path: str, version: str) -> None:
         )
 
 
+def check_config(product: products.Product, path: str, version: str) -> None:
+    """Have the staged release judge this host's configuration, as the service user; refuse when it finds problems.
+
+    A release that knows no such command, or cannot read the file, has no say: its trial shows whether it can start.
+    """
+    from slotward import systemd
+
+    properties = (*UNDER_SMOKE, *unit_user(product), f"WorkingDirectory={product.slots_dir}")
+    answer = systemd.run_transient(
+        [path, *product.config_argv], properties=properties, timeout_s=SMOKE_TIMEOUT_S, what=f"config-{product.name}"
+    )
+    if answer.code == answers.BROKEN:
+        problems = _problems_in(answer.output) or [f"it ended with status {answer.code}"]
+        raise codes.BadConfig([f"{product.name} {version} does not take this configuration: {one}" for one in problems])
+    if answer.code not in (answers.DONE, answers.USAGE):
+        said = answer.output.strip()[-300:] or "no output"
+        print(
+            f"{product.name} {version} did not judge the configuration (status {answer.code}): {said}", file=sys.stderr
+        )
+
+
+def _problems_in(output: str) -> List[str]:
+    """The problems of a `bad-config` answer among what a command wrote; none when there is no such answer."""
+    import json
+
+    for line in output.splitlines():
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(answer, dict) and answer.get("code") == codes.BAD_CONFIG:
+            found = answer.get("problems")
+            return [str(one) for one in found] if isinstance(found, list) and found else [str(answer.get("message"))]
+    return []
+
+
 def check_slot(product: products.Product, path: str, version: str) -> None:
     """What must hold of a slot's bytes before a switch: a program for this machine, that answers its version."""
     from slotward import elf
@@ -64,6 +101,8 @@ def check_slot(product: products.Product, path: str, version: str) -> None:
     if refusal is not None:
         raise codes.Refused(refusal)
     smoke_test(product, path, version)
+    if product.config_argv:
+        check_config(product, path, version)
 
 
 def arm(product: products.Product) -> None:

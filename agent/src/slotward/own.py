@@ -67,4 +67,7 @@ def _embedded_floor(config: configs.Config) -> int:
 def load(path: str) -> Setup:
     """The agent's own product from the configuration file `path`; a missing file is all defaults."""
     config, problems = read_config(path)
-    return Setup(product_of(config), config, problems, path)
+    product = product_of(config)
+    if config.smoke_test:
+        product = product._replace(config_argv=("config", "check", "--config", os.path.abspath(path), "--json"))
+    return Setup(product, config, problems, path)

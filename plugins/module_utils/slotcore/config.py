@@ -142,29 +142,45 @@ _BY_NAME: Dict[Tuple[str, str], Key] = {(key.section, key.name): key for key in 
 _SECTIONS = tuple(dict.fromkeys(key.section for key in KEYS))
 
 
+class Problem(NamedTuple):
+    """One reason to refuse updates, and the keys that it is about; none for what is no known key."""
+
+    keys: Tuple[str, ...]
+    text: str
+
+
 def load(text: Union[str, bytes, None], name: str) -> Tuple[Config, Tuple[str, ...]]:
     """The configuration to run with, and every reason to refuse updates; no file is ``None``."""
-    document, found = toml.scan(b"" if text is None else text, name)
+    config, problems = judge(toml.scan(b"" if text is None else text, name))
+    return config, tuple(problem.text for problem in problems)
+
+
+def judge(scanned: Tuple[toml.Document, Tuple[str, ...]]) -> Tuple[Config, Tuple[Problem, ...]]:
+    """As ``load``, for a file that was scanned, and which keys each problem is about."""
+    document, found = scanned
     values: Dict[str, config_keys.Setting] = {key.name: key.default for key in KEYS}
-    problems = list(found)
+    problems = [Problem((), text) for text in found]
     bad: Set[str] = set()
     for section in document.sections:
         if section.name not in _SECTIONS:
-            problems.append(
-                "%s:%d: [%s]: unknown section, expected %s"
-                % (name, section.line, section.name, " or ".join("[%s]" % known for known in _SECTIONS if known))
-            )
+            known = " or ".join("[%s]" % one for one in _SECTIONS if one)
+            text = "%s: [%s]: unknown section, expected %s" % (_place(document, section.line), section.name, known)
+            problems.append(Problem((), text))
             continue
         for entry in section.entries:
             key = _BY_NAME.get((section.name, entry.key))
             what = config_keys.problem(key, entry.value) if key else _unknown(section.name, entry.key)
             if key is None or what:
-                problems.append("%s:%d: %s: %s" % (name, entry.line, toml.label(section.name, entry.key), what))
+                place = _place(document, entry.line, entry.start if key else -1)
+                text = "%s: %s: %s" % (place, toml.label(section.name, entry.key), what)
+                problems.append(Problem((entry.key,) if key else (), text))
                 bad.add(entry.key)
             else:
                 values[key.name] = config_keys.setting(key, entry.value)
     config = Config._make(values[field] for field in Config._fields)
-    problems += ["%s: %s" % (name, text) for keys, text in _disagreements(config) if not keys & bad]
+    for keys, text in _disagreements(config):
+        if not keys & bad:
+            problems.append(Problem(tuple(sorted(keys)), "%s: %s" % (document.name, text)))
     return config, tuple(problems)
 
 
@@ -184,6 +200,12 @@ def unreadable(name: str, why: str) -> Tuple[Config, Tuple[str, ...]]:
 def render_documentation() -> str:
     """The tables of ``docs/design/configuration.md``."""
     return config_keys.render_table(KEYS)
+
+
+def _place(document: toml.Document, line: int, start: int = -1) -> str:
+    """File, line and column (from 1) of a value, or of what a line begins with."""
+    text = document.text.split("\n")[line - 1]
+    return "%s:%d:%d" % (document.name, line, (start if start >= 0 else len(text) - len(text.lstrip(" \t"))) + 1)
 
 
 def _unknown(section: str, name: str) -> str:

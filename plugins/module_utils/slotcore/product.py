@@ -47,6 +47,8 @@ class Product(NamedTuple):
     max_boots: int = 3
     smoke_argv: Tuple[str, ...] = ()
     """Arguments of the smoke test; empty: none is run."""
+    config_argv: Tuple[str, ...] = ()
+    """Arguments with which a staged release judges this host's configuration; empty: it is not asked."""
     adopt: bool = False
     status_socket: str = ""
     """A socket that answers with the daemon's own digest, or "" when it has none (I11)."""
