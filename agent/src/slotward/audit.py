@@ -110,8 +110,8 @@ def _tell_journal(product: products.Product, event: audits.Event, line: Optional
     )
 
 
-def _note(product: products.Product, event: audits.Event, once: bool = False, tell: bool = True) -> None:
-    """Write one event and tell the journal, also (`tell`) of one that could not be written.
+def _note(product: products.Product, event: audits.Event, once: bool = False, anyhow: bool = True) -> None:
+    """Write one event and tell the journal, also (`anyhow`) of one that could not be written.
 
     Raises only for an event that must be durable first.
     """
@@ -129,10 +129,15 @@ def _note(product: products.Product, event: audits.Event, once: bool = False, te
         if audits.EVENTS[event.event].first:
             raise failure
         warn(f"the audit log lacks {event.event} {event.to_version}: {failure}")
-        if tell:
+        if anyhow:
             _tell_journal(product, event, None)
     for line in lines:
-        _tell_journal(product, audits.parse(line).event, line)
+        tell(product, line)
+
+
+def tell(product: products.Product, line: bytes) -> None:
+    """Tell the journal of a line that was written."""
+    _tell_journal(product, audits.parse(line).event, line)
 
 
 def note(
@@ -186,7 +191,7 @@ def accepted(product: products.Product, trial: trials.Trial) -> None:
 
 def swapped(product: products.Product, trial: trials.Trial, again: bool = False) -> None:
     """The switch was made and the restart asked for; once for each trial."""
-    _note(product, _of_trial(product.name, audits.SWAPPED, trial), once=True, tell=not again)
+    _note(product, _of_trial(product.name, audits.SWAPPED, trial), once=True, anyhow=not again)
 
 
 def _of_last(name: str, event: str, last: records.Last) -> audits.Event:
@@ -222,8 +227,8 @@ def settled(
         sequence, sha256 = _release_of(state, last)
         end = end._replace(sequence=sequence, sha256=sha256)
         if last.state != "abandoned" and last.trial_id:
-            _note(product, end._replace(event=audits.SWAPPED, code=codes.OK, why=""), once=True, tell=False)
-        _note(product, end, once=True, tell=not again)
+            _note(product, end._replace(event=audits.SWAPPED, code=codes.OK, why=""), once=True, anyhow=False)
+        _note(product, end, once=True, anyhow=not again)
 
 
 def rollback_failed(product: products.Product, last: records.Last) -> None:

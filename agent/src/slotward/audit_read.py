@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import List, NamedTuple, Optional, Tuple
 
 from slotcore import audit, audit_chain, codes
-from slotward import audit_file
+from slotward import audit_file, audit_tail
 
 ROUNDS = 3
 
@@ -50,7 +50,7 @@ class _Reader:
         try:
             data = audit_file.read_file(path)
         except codes.BrokenAudit as broken:
-            self._broken(path, 0, broken.why)
+            self._broken(path, 0, broken.why.removesuffix(audit_tail.WAY_OUT))
             return
         if len(data) > audit_file.MAX_READ:
             self._broken(path, 0, f"it is larger than {audit_file.MAX_READ} bytes, which is never written")

@@ -20,6 +20,7 @@ NAME = "audit.log"
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 TAIL = 32 * 1024
 ZEROS = "0" * 64
+WAY_OUT = ": see `slotward audit --verify`, then `slotward audit --restart-chain`"
 
 
 class Tail(NamedTuple):
@@ -32,7 +33,7 @@ class Tail(NamedTuple):
 
 def broken(path: str, why: str) -> codes.BrokenAudit:
     """The error for a log that cannot be gone on with, with the way out."""
-    return codes.BrokenAudit(path, f"{why}: see `slotward audit --verify`, then `slotward audit --restart-chain`")
+    return codes.BrokenAudit(path, why + WAY_OUT)
 
 
 def open_plain(path: str, flags: int = READ, mode: int = 0o640) -> int:
@@ -44,8 +45,7 @@ def open_plain(path: str, flags: int = READ, mode: int = 0o640) -> int:
 
         if error.errno not in opening.NOT_PLAIN:
             raise
-        found = os.lstat(path)
-        raise broken(path, f"it is {opening.kind(found.st_mode)}, not a plain file") from None
+        raise broken(path, _odd(os.lstat(path).st_mode)) from None
     problem = _problem(os.fstat(descriptor))
     if problem:
         os.close(descriptor)
@@ -53,9 +53,15 @@ def open_plain(path: str, flags: int = READ, mode: int = 0o640) -> int:
     return descriptor
 
 
+def _odd(mode: int) -> str:
+    from slotward import opening
+
+    return f"it is {opening.kind(mode)}, not a plain file"
+
+
 def _problem(found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode):
-        return "it is no plain file"
+        return _odd(found.st_mode)
     if found.st_uid not in (0, os.geteuid()):
         return f"it is owned by uid {found.st_uid}, not by root"
     if found.st_mode & 0o022:

@@ -29,6 +29,7 @@ MODULES = {
     "doctor": "doctor",
     "setup": "cmd_setup",
     "settle": "cmd_settle",
+    "audit": "cmd_audit",
 }
 
 # commands whose flags all have a default, and those defaults

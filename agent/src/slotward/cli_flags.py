@@ -120,6 +120,35 @@ def _config_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _audit_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--verify", action="store_true", help="walk the whole chain and answer its head")
+    parser.add_argument(
+        "--head",
+        type=_hash,
+        metavar="HASH",
+        help="as --verify, and this head, seen earlier, must still be in the chain",
+    )
+    parser.add_argument("--since", type=_count, metavar="N", help="show the lines from number N on")
+    parser.add_argument("--limit", type=_count, metavar="N", help="show at most N lines (default: 50; 0: all)")
+    parser.add_argument(
+        "--restart-chain",
+        action="store_true",
+        help="set a damaged log aside and begin a new one whose first line says so; changes nothing while the chain holds",
+    )
+
+
+def _hash(text: str) -> str:
+    if len(text) != 64 or set(text) - set("0123456789abcdef"):
+        raise argparse.ArgumentTypeError("a head is 64 hexadecimal digits, as --verify and `update --json` show it")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return int(text)
+
+
 def _nothing(_parser: argparse.ArgumentParser) -> None:
     return
 
@@ -191,6 +220,12 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "finish or undo an update that a crash left in flight",
         "Run by the service at its start, in a unit of its own. By hand it does no harm.",
         _nothing,
+    ),
+    (
+        "audit",
+        "show what was decided on this host, and check that the log was not changed",
+        "Each decision is one line that carries the hash of the line before it. Remember the head elsewhere: only then a cut shows.",
+        _audit_flags,
     ),
 )
 

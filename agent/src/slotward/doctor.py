@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
+from slotcore import product as products
 from slotward import answers, cmd_trial, host, looking, own
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ class Finding(NamedTuple):
     run: str = ""
 
 
+class Audit(NamedTuple):
+    """The audit log: its lines in words, or why it cannot be believed, and whether updates are refused for it."""
+
+    lines: str = "no lines yet"
+    why: str = ""
+    refuses: bool = False
+
+
 class Seen(NamedTuple):
     """What the checks look at."""
 
@@ -41,6 +50,7 @@ class Seen(NamedTuple):
     """What is wrong with the bytes that a start runs."""
     system: Tuple[str, ...]
     """What is missing or other than it should be of the guard and the units."""
+    audit: Audit = Audit()
 
 
 def _configuration(seen: Seen) -> List[Finding]:
@@ -98,6 +108,16 @@ def _records(seen: Seen) -> List[Finding]:
             f"restore {broken['file']} from a backup of this host (never from another one)",
         )
     ]
+
+
+def check_audit(seen: Seen) -> List[Finding]:
+    """The chain of the audit log."""
+    if not seen.audit.why:
+        return [Finding("audit log", "ok", seen.audit.lines)]
+    state, more = ("fail", "; updates are refused") if seen.audit.refuses else ("warn", "")
+    text = f"{seen.audit.why}: the log was changed or damaged{more}"
+    copy = f"cp -a {os.path.dirname(seen.current)}/audit.log* /root/ && slotward audit --restart-chain"
+    return [Finding("audit log", state, text, copy)]
 
 
 def _entrypoint(seen: Seen) -> List[Finding]:
@@ -189,6 +209,7 @@ CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _pins,
     _policy,
     _records,
+    check_audit,
     _entrypoint,
     _links,
     _pending,
@@ -216,7 +237,20 @@ def _gather(setup: own.Setup) -> Seen:
         config_path=setup.config_path,
         damage=host.damage(product, state),
         system=tuple(installed.differences(setup)),
+        audit=gather_audit(product),
     )
+
+
+def gather_audit(product: products.Product) -> Audit:
+    """What there is to say of the log, after reading all of it."""
+    from slotward import audit, audit_read, audit_tail, cmd_audit
+
+    try:
+        audit.check(product)
+    except (codes.BrokenAudit, OSError) as error:
+        return Audit(why=str(error).removesuffix(audit_tail.WAY_OUT), refuses=True)
+    report = audit_read.read(product.slots_dir)
+    return Audit(cmd_audit.count(*report.chain), cmd_audit.damage(report))
 
 
 def run(args: argparse.Namespace) -> answers.Answer:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from slotcore import records, settle, status
-from slotward import asking, build_info, host, lock, own
+from slotward import asking, audit_tail, build_info, host, lock, own
 
 
 def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str, int]:
@@ -21,6 +21,7 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
     """The answer of `update --json` for a state just read; systemd is asked now, unless the question was put earlier."""
     product = setup.product
     version, sequence = running(state.slots, state.current or "")
+    audit = audit_tail.head(product.slots_dir)  # while systemd is at work on its answer
     unit = status.unit_of((question or asking.Question(product.unit)).answer())
     seen = status.Host(version, sequence, unit, lock.holder(product), setup.problems)
-    return status.as_json(product, state, host.clock(), seen)
+    return dict(status.as_json(product, state, host.clock(), seen), audit=audit)
