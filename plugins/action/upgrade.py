@@ -18,13 +18,18 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, upgrade_options
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, rfc3339
 from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, releases, remote
 from ansible_collections.slotward.fleet.plugins.plugin_utils import stones as stepping
 
 SWAP_BOUND_S = 120.0
 ASK_MARGIN_S = 30.0
 ASK_BOUND_S = 60.0
+
+
+def server_time() -> List[str]:
+    """The controller's clock as the agent takes it: a release that has expired by it is refused, whatever the host's says."""
+    return ["--server-time", rfc3339.render(int(time.time()))]
 
 
 class ActionModule(remote.RemoteAction):
@@ -99,7 +104,7 @@ class ActionModule(remote.RemoteAction):
         word = json.dumps(ansible_glue.word_for(target, platform))
         if self._task.check_mode:
             return self._planned(target, word)
-        words = flow.words(self._params)
+        words = flow.words(self._params) + server_time()
         if self._params["push"]:
             plan = self._planned(target, word)
             if plan["failed"] and plan["code"] != codes.TRIAL_PENDING:
@@ -112,7 +117,7 @@ class ActionModule(remote.RemoteAction):
 
     def _planned(self, target: Dict[str, Any], word: str) -> Dict[str, Any]:
         """What prepare answers."""
-        words = ["prepare", *flow.words(dict(self._params, smoke=True))[1:]]
+        words = ["prepare", *flow.words(dict(self._params, smoke=True))[1:], *server_time()]
         return flow.planned(self._params, target, self.agent(self._params, words, word))
 
     def _switch(self, target: Dict[str, Any], words: List[str], word: str, trial_id: str) -> Dict[str, Any]:

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 from typing import Any, Dict, List
 
 import pytest
@@ -81,6 +83,7 @@ def test_a_trial_is_confirmed_by_its_id_over_a_new_connection(stage: Any, say: A
     switch, confirm = agent.commands()
     trial_id = switch[switch.index("--id") + 1]
     assert len(trial_id) == 16
+    assert re.fullmatch(r"20[0-9-]{8}T[0-9:]{8}Z", switch[switch.index("--server-time") + 1])
     assert confirm[:3] == ["confirm", "--id", trial_id]
     assert result["trial_id"] == trial_id
     assert (agent.directory / "resets").read_text() == "reset\n"
@@ -212,7 +215,10 @@ def test_check_mode_asks_prepare_and_nothing_else(stage: Any, say: Any) -> None:
     result = played.of("fine", "Upgrade")
     assert (result["changed"], result["reuse"]) == (True, True)
     assert "-slotward 1.0.0\n+slotward 1.1.0\n" in played.out
-    assert fine.commands() == [["prepare", "--target", "-", "--json"]]
+    ((*asked, clock, as_json),) = fine.commands()
+    assert (asked, as_json) == (["prepare", "--target", "-", "--server-time"], "--json")
+    now = dt.datetime.now(dt.timezone.utc)
+    assert abs(now - dt.datetime.fromisoformat(clock)) < dt.timedelta(minutes=5)
     refused = played.of("expired", "Upgrade")
     assert (refused["kind"], refused["code"], refused["msg"]) == (
         "failed",
