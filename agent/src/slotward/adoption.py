@@ -15,7 +15,7 @@ import stat
 from typing import Optional
 
 from slotcore import codes
-from slotward import opening
+from slotward import host, opening
 
 
 def adoptable(path: str) -> Optional[codes.Refusal]:
@@ -45,7 +45,7 @@ def open_adoptable(path: str) -> int:
         raise codes.refused(
             codes.ENTRYPOINT_UNSAFE, "cannot open the entrypoint %s: %s" % (path, error.strerror)
         ) from error
-    problem = _entrypoint_problem(os.fstat(descriptor)) or _way_problem(directory)
+    problem = _entrypoint_problem(os.fstat(descriptor)) or host.way_problem(directory)
     if problem:
         os.close(descriptor)
         raise codes.refused(codes.ENTRYPOINT_UNSAFE, "the entrypoint %s %s" % (path, problem))
@@ -55,23 +55,9 @@ def open_adoptable(path: str) -> int:
 def _entrypoint_problem(found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode):
         return "is %s, not a plain file" % opening.kind(found.st_mode)
-    if found.st_uid not in (0, os.geteuid()):
-        return "is owned by uid %d, not by root: chown root it if you trust it" % found.st_uid
-    if found.st_mode & 0o022:
-        return "may be written by others (mode %04o): chmod go-w it if you trust it" % stat.S_IMODE(found.st_mode)
+    problem = host.owner_problem(found)
+    if problem:
+        return problem
     if found.st_nlink != 1:
         return "has %d links, not one: replace it by a copy of its own" % found.st_nlink
     return ""
-
-
-def _way_problem(directory: str) -> str:
-    """What is wrong with a directory on the way; a sticky one lets nobody replace another's file."""
-    while True:
-        found = os.stat(directory)
-        if found.st_uid not in (0, os.geteuid()):
-            return "lies in %s, which is owned by uid %d, not by root" % (directory, found.st_uid)
-        if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-            return "lies in %s, which others may write (mode %04o)" % (directory, stat.S_IMODE(found.st_mode))
-        if directory == "/":
-            return ""
-        directory = os.path.dirname(directory)

@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
@@ -203,9 +202,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     for path, mode in _directories(setup):
         staging.make_parents(os.path.dirname(path))
         if path in missing:
-            with contextlib.suppress(FileExistsError):  # by another setup, since the look above
-                os.mkdir(path, mode)
-                os.chmod(path, mode)
+            staging.make_one(path, mode)
     with lock.held(setup.product, "setup"):
         manager.settle_now(setup.product)
         with audit.refusals(setup.product):
@@ -233,8 +230,7 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
     changes += [{"path": name, "what": "mode"} for name in at_risk]
     if not args.check:
         for name in at_risk:
-            os.chown(name, 0, 0)
-            os.chmod(name, DIRECTORY_MODE)
+            staging.take_over(name, DIRECTORY_MODE)
         _install(setup, seen, what, path, args)
         _write_system_files(wanted, files, product)
         if units.needs_reload(files):

@@ -226,10 +226,9 @@ def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:
 
 
 def _drop_staged(setup: own.Setup, prepared: prepare.Prepared) -> None:
-    try:
-        os.unlink(prepare.staged_path(setup, prepared.target.version))
-    except OSError:
-        return
+    from slotward import staging
+
+    staging.remove(prepare.staged_path(setup, prepared.target.version))
 
 
 def _begun(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial) -> answers.Answer:

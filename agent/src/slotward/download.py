@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, TextIO, Union
 
 from slotcore import codes
-from slotward import build_info, download_answer, download_part, download_sources
+from slotward import build_info, download_answer, download_part, download_sources, host
 from slotward import download_rules as rules
 from slotward import progress as progresses
 
@@ -83,6 +83,7 @@ def check_authorities(url: str, transport: Transport) -> Optional[codes.Refusal]
         import ssl
 
         try:
+            os.close(host.open_named(transport.ca_file))  # the library would wait for a FIFO
             ssl.create_default_context(cafile=transport.ca_file)
         except OSError as error:  # SSLError too: there is no certificate in it
             why = getattr(error, "reason", None) or error.strerror or str(error)

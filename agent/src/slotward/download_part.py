@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from typing import Optional
@@ -108,5 +107,4 @@ class Part:
 
     def discard(self) -> None:
         """Remove the file: what is in it is wrong."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
+        staging.remove(self.path)

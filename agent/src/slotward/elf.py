@@ -15,6 +15,7 @@ import struct
 from typing import BinaryIO, Dict, NamedTuple, Optional, Tuple, Union
 
 from slotcore import codes
+from slotward import host
 
 EXECUTABLE, SHARED = 2, 3
 PT_INTERP = 3
@@ -115,7 +116,7 @@ def _parse_elf(head: bytes, file: BinaryIO) -> Union[Elf, str]:
 def check_program(path: str, machine: Optional[str] = None) -> Optional[codes.Refusal]:
     """Why the file cannot start here, if it cannot; `machine` is as `uname -m` says it."""
     try:
-        with open(path, "rb") as file:
+        with open(host.open_named(path), "rb") as file:
             found = parse(file)
     except OSError as error:
         return codes.Refusal(codes.CANNOT_READ, "cannot read %s: %s" % (path, error.strerror))

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import stat
 from typing import Callable, Dict, Mapping
 
 from slotcore import codes, ops
@@ -20,7 +21,7 @@ SourceReader = Callable[[str, str, int, str], None]
 
 def sync_path(path: str) -> None:
     """fsync a file or a directory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.fsync(descriptor)
     finally:
@@ -48,9 +49,11 @@ def _write(path: str, data: bytes, mode: int) -> None:
 
 def _append(path: str, data: bytes) -> None:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            os.write(descriptor, data)
+            found = os.fstat(descriptor)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                os.write(descriptor, data)
         finally:
             os.close(descriptor)
     except OSError:

@@ -8,7 +8,7 @@ import sys
 from typing import Optional, Tuple
 
 from slotcore import checks, codes
-from slotward import download, effects, executor, gate, own, prepare, staging
+from slotward import download, effects, gate, own, prepare, staging
 
 
 def pushed(path: str) -> int:
@@ -36,21 +36,13 @@ def stage(setup: own.Setup, wanted: prepare.Prepared, src: Optional[str]) -> int
             _copy_pushed(src, part, wanted)
         else:
             _download(setup, wanted, part)
-        os.rename(part, path)
-        executor.sync_path(directory)
+        staging.rename(directory, name + ".part", name)
         return staging.open_staged(directory, name)
     except codes.Refused:
-        _forget(path + ".part")  # what cannot become the artifact is not kept to be resumed
+        staging.remove(path + ".part")  # what cannot become the artifact is not kept to be resumed
         raise
     except OSError as error:
         raise effects.as_retryable(error, f"stage {setup.product.name} {wanted.target.version}") from error
-
-
-def _forget(part: str) -> None:
-    try:
-        os.unlink(part)
-    except OSError:
-        return
 
 
 def _copy_pushed(src: str, part: str, wanted: prepare.Prepared) -> None:

@@ -34,13 +34,52 @@ def clock(proc: str = "/proc") -> settle.Clock:
     return settle.Clock(int(uptime_s(proc)), boot_id)
 
 
-def read_bytes(path: str, most: int = _MAX_SMALL) -> Optional[bytes]:
-    """A file's bytes, at most `most` + 1 of them; None when there is no such file."""
+def open_named(path: str) -> int:
+    """A descriptor of a file that an operator or the configuration names: a link is followed, nobody waits for a FIFO.
+
+    Raises OSError, for what is no plain file too.
+    """
     try:
-        with open(path, "rb") as file:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno not in (errno.ENXIO, errno.ENODEV):
+            raise
+        raise OSError(errno.EINVAL, "it is no plain file", path) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file", path)
+    return descriptor
+
+
+def read_bytes(path: str, most: int = _MAX_SMALL) -> Optional[bytes]:
+    """The bytes of a named file, at most `most` + 1 of them; None when there is no such file."""
+    try:
+        with open(open_named(path), "rb") as file:
             return file.read(most + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def owner_problem(found: os.stat_result) -> str:
+    """Why what was found could be somebody else's word than root's (or whoever runs this); "" when it could not."""
+    if found.st_uid not in (0, os.geteuid()):
+        return f"is owned by uid {found.st_uid}, not by root: chown root it if you trust it"
+    if found.st_mode & 0o022:
+        return f"may be written by others (mode {stat.S_IMODE(found.st_mode):04o}): chmod go-w it if you trust it"
+    return ""
+
+
+def way_problem(directory: str) -> str:
+    """What is wrong with a directory on the way to a file; in a sticky one nobody replaces another's file."""
+    while True:
+        found = os.stat(directory)
+        if found.st_uid not in (0, os.geteuid()):
+            return f"lies in {directory}, which is owned by uid {found.st_uid}, not by root"
+        if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+            return f"lies in {directory}, which others may write (mode {stat.S_IMODE(found.st_mode):04o})"
+        if directory == "/":
+            return ""
+        directory = os.path.dirname(directory)
 
 
 def _part_of_trial(path: str) -> Optional[bytes]:
@@ -186,7 +225,7 @@ def damage(product: products.Product, state: settle.State) -> str:
     if entry is None:
         return f"{path} names no slot with a record"
     try:
-        with open(path, "rb") as file:
+        with open(open_named(path), "rb") as file:
             mode, digest = os.fstat(file.fileno()).st_mode, sha256_of(file)
     except OSError as error:
         return f"the program that {path} names cannot be read: {error.strerror}"

@@ -8,13 +8,14 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from typing import Dict, List, Optional, Tuple
 
 from slotcore import config as configs
 from slotcore import product as products
-from slotward import own, systemd, units
+from slotward import opening, own, systemd, units
 
 GUARD_PROPERTIES = (
     "Id",
@@ -41,13 +42,14 @@ def wanted(setup: own.Setup) -> Tuple[units.SystemFile, ...]:
 def read_file(path: str) -> Optional[Tuple[int, bytes]]:
     """Mode and bytes of a system file, None when there is no plain file of that name."""
     try:
-        found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode):
+        descriptor = os.open(path, opening.READ)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, *opening.NOT_PLAIN):
             return None
-        with open(path, "rb") as file:
-            return stat.S_IMODE(found.st_mode), file.read(1 << 20)
-    except FileNotFoundError:
-        return None
+        raise
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        return (stat.S_IMODE(found.st_mode), file.read(1 << 20)) if stat.S_ISREG(found.st_mode) else None
 
 
 def differences(setup: own.Setup) -> List[str]:

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 from typing import Iterator, Optional
 
 from slotcore import codes, status
 from slotcore import product as products
 from slotward import host
+
+MODE = 0o644
 
 
 def _parse(data: bytes) -> Optional[status.Lock]:
@@ -29,6 +33,8 @@ def holder(product: products.Product) -> Optional[status.Lock]:
     except OSError:
         return None
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,10 +56,17 @@ def _busy(product: products.Product) -> codes.Retryable:
 def _open(product: products.Product) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        return os.open(product.path("lock"), flags, 0o644)
+        descriptor = os.open(product.path("lock"), flags, MODE)
     except FileNotFoundError:
         text = f"there is no {product.slots_dir}: run `slotward setup` first"
         raise codes.refused(codes.GUARD_NOT_INSTALLED, text) from None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file of its own: remove it", product.path("lock"))
+    if stat.S_IMODE(found.st_mode) != MODE and found.st_uid == os.geteuid():
+        os.fchmod(descriptor, MODE)  # whatever the umask: who holds it is for everybody to read
+    return descriptor
 
 
 @contextlib.contextmanager

@@ -82,8 +82,8 @@ class Node:
             if os.path.lexists(path) and stat.S_ISSOCK(os.lstat(path).st_mode):
                 os.unlink(path)
             listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+            os.fchmod(listener.fileno(), 0o600)  # what bind makes has this mode from the first moment (unix(7))
             listener.bind(path)
-            os.chmod(path, 0o600)
             listener.listen(16)
             self._listener = listener
         except OSError as error:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from slotcore import config as configs
 from slotcore import product as products
+from slotcore import toml
 from slotward import build_info, host
 
 
@@ -23,12 +24,31 @@ class Setup(NamedTuple):
 def read_config(path: str) -> Tuple[configs.Config, Tuple[str, ...]]:
     """The configuration to run with, and why updates are refused, if they are. Never raises for what it reads."""
     try:
-        text = host.read_bytes(path)
+        text, problem = _read_root_s(path)
+        if problem:
+            return configs.unreadable(path, "it " + problem)
         if text is None and path != build_info.CONFIG:
             return configs.unreadable(path, "there is no such file")  # somebody named it, so somebody meant it
         return configs.load(text, path)
     except OSError as error:
         return configs.unreadable(path, error.strerror or str(error))
+
+
+def _read_root_s(path: str) -> Tuple[Optional[bytes], str]:
+    """The file's bytes (None: there is none), or why somebody else than root could have written it: then none of it counts.
+
+    A link is followed: who manages a host's files may keep them elsewhere. What it leads to is judged as the file itself.
+    """
+    try:
+        descriptor = host.open_named(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None, ""
+    with open(descriptor, "rb") as file:
+        ways = {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}
+        problem = host.owner_problem(os.fstat(descriptor)) or "".join(
+            sorted(host.way_problem(way) for way in ways)[-1:]
+        )
+        return file.read(toml.MAX_BYTES + 1), problem
 
 
 def product_of(config: configs.Config) -> products.Product:

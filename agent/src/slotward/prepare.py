@@ -57,7 +57,7 @@ def read_target(path: str) -> checks.Target:
 
 def digest_of(path: str) -> str:
     """SHA-256 of a file's bytes."""
-    with open(path, "rb") as file:
+    with open(host.open_named(path), "rb") as file:
         return host.sha256_of(file)
 
 
@@ -66,7 +66,7 @@ def built_in(path: str) -> Tuple[str, int]:
     import zipfile
 
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open(host.open_named(path), "rb") as file, zipfile.ZipFile(file) as archive:
             facts: Dict[str, Any] = json.loads(archive.read(BUILD_FACTS))
         version, sequence = str(facts["version"]), int(facts["sequence"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError, zipfile.BadZipFile):

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import struct
+import time
 from typing import Mapping, Optional, Tuple
 
 from slotcore import product as products
@@ -46,6 +47,7 @@ def ask_status(path: str, timeout_s: float = 1.0) -> Tuple[Optional[str], Option
     """The digest that the daemon behind the status socket says it runs, and the process that answered."""
     if not path:
         return None, None
+    until = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.settimeout(timeout_s)
         try:
@@ -53,13 +55,14 @@ def ask_status(path: str, timeout_s: float = 1.0) -> Tuple[Optional[str], Option
             credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             data = b""
             while len(data) <= _MAX_STATUS:
+                peer.settimeout(max(until - time.monotonic(), 0.001))  # in all, however it is drawn out
                 block = peer.recv(65536)
                 if not block:
                     break
                 data += block
             answer = json.loads(data)
             return str(answer["running"]["sha256"]), int(struct.unpack("3i", credentials)[0])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None, None
 
 

@@ -52,11 +52,28 @@ def make_parents(path: str) -> None:
     if os.path.isdir(path):
         return
     make_parents(os.path.dirname(path))
+    make_one(path, PUBLIC)
+
+
+def make_one(path: str, mode: int) -> None:
+    """Make a directory that was not there, with this mode whatever the umask; its parent is."""
+    with contextlib.suppress(FileExistsError):  # by somebody else, since the look
+        os.mkdir(path, 0o700)
+        descriptor = opening.open_directory(path)
+        try:
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+
+def take_over(path: str, mode: int) -> None:
+    """Make a directory root's (or whose process this is), with this mode; its own name is no link."""
+    descriptor = opening.open_directory(path)
     try:
-        os.mkdir(path, PUBLIC)
-    except FileExistsError:
-        return
-    os.chmod(path, PUBLIC)
+        os.fchown(descriptor, os.geteuid(), os.getegid())
+        os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
 
 
 def open_staged(directory: str, name: str, owner_uid: Optional[int] = None) -> int:
@@ -168,6 +185,27 @@ def _copy(source: int, target: int, path: str, size: int, sha256: str) -> None:
             codes.DIGEST_MISMATCH,
             "the file for %s has the SHA-256 %s, the release says %s" % (path, digest.hexdigest(), sha256),
         )
+
+
+def rename(directory: str, name: str, to: str) -> None:
+    """Give a file of the directory another name, durably."""
+    above = opening.open_directory(directory)
+    try:
+        os.rename(name, to, src_dir_fd=above, dst_dir_fd=above)
+        os.fsync(above)
+    finally:
+        os.close(above)
+
+
+def remove(path: str) -> None:
+    """Remove a file if it is there and can be; its directory is not reached through a link."""
+    directory, name = os.path.split(os.path.abspath(path))
+    with contextlib.suppress(OSError, codes.Refused):
+        above = opening.open_directory(directory)
+        try:
+            os.unlink(name, dir_fd=above)
+        finally:
+            os.close(above)
 
 
 def tidy(directory: str, keep: Collection[str], product: Optional[str] = None) -> List[str]:
