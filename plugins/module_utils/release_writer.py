@@ -17,7 +17,17 @@ import tempfile
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, keys, manifest, release, target
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import (
+    archive,
+    artifacts,
+    codes,
+    keys,
+    manifest,
+    program,
+    release,
+    signing,
+    unpacking,
+)
 
 CHUNK = 1 << 20
 MAX_KEY_FILE = 64 << 10
@@ -80,26 +90,38 @@ def private_key(path: str, passphrase: Optional[str]) -> keys.PrivateKey:
     return found
 
 
-def _split(spec: str) -> Tuple[str, Optional[str]]:
-    """A file and its platform, from ``FILE:os-arch`` or from the file's name."""
-    path, _colon, platform = spec.rpartition(":")
-    if path and "-" in platform and "/" not in platform:
-        return path, platform
-    return spec, target.platform_of(os.path.basename(spec))
-
-
 def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
     found = []
     for spec in params["artifacts"]:
-        path, platform = _split(spec)
-        if not platform:
-            text = (
-                "%s does not say for which platform it is: name it <product>_<version>_<os>_<arch> or give FILE:os-arch"
-            )
-            raise codes.refused(codes.BAD_RELEASE, text % path)
-        sha256, size = release.measure(chunks(path))
-        found.append((path, release.artifact(params["product"], params["version"], platform, sha256, size)))
+        path, platform, kind = artifacts.source(spec, params["product"], params["version"])
+        sha256, size, head = _looked_at(path, kind, params["product"])
+        refusal = program.check(path, head, platform) if kind == manifest.KINDS[0] else None
+        if refusal is not None:
+            raise codes.Refused(refusal)
+        found.append((path, release.artifact(params["product"], params["version"], platform, sha256, size, kind)))
     return found
+
+
+def _looked_at(path: str, kind: str, product: str) -> Tuple[str, int, bytes]:
+    """The digest, size and first bytes of an artifact; an archive is read to its end, as a host would."""
+    digest, size, head = hashlib.sha256(), 0, b""
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal size, head
+        for piece in chunks(path):
+            digest.update(piece)
+            size += len(piece)
+            head = (head + piece[: program.HEAD])[: program.HEAD]
+            yield piece
+
+    reading = pieces()
+    if kind != manifest.KINDS[0]:
+        laid_out = unpacking.lay_out(archive.check(reading), product)
+        if isinstance(laid_out, codes.Refusal):
+            raise codes.refused(laid_out.code, "%s: %s" % (path, laid_out.text))
+    for _piece in reading:
+        pass
+    return digest.hexdigest(), size, head
 
 
 def _public_keys(params: Dict[str, Any], signers: List[keys.PrivateKey]) -> Tuple[manifest.Key, ...]:
@@ -131,7 +153,7 @@ def plan(params: Dict[str, Any]) -> Plan:
     before = b"".join(chunks(path)) if os.path.lexists(path) else None
     published = release.build(before, wanted).published
     for signer in signers:
-        published = release.sign(published, signer.public, signer.sign).published
+        published = signing.sign(published, signer.public, signer.sign).published
     return Plan(directory, before, published, tuple(_to_copy(directory, artifacts)))
 
 

@@ -135,7 +135,7 @@ from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slotward.fleet.plugins.module_utils import release_writer
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, release
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, describing, signing
 
 OPTIONS = {
     "output": {"type": "path", "required": True},
@@ -152,6 +152,11 @@ OPTIONS = {
 }
 
 
+def shown(published: bytes) -> str:
+    """A manifest for people."""
+    return "\n".join(describing.lines(signing.read(published))) + "\n"
+
+
 def main() -> None:
     """Plan the release, show the difference, write it."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
@@ -161,9 +166,9 @@ def main() -> None:
         result.update(manifest=planned.manifest_path, directory=planned.directory, changed=planned.changed)
         if planned.changed and not module.check_mode:
             release_writer.write(planned)
-        result["release"] = release.describe(planned.published)
-        before = "" if planned.before is None else "\n".join(release.describe_lines(planned.before)) + "\n"
-        after = "\n".join(release.describe_lines(planned.published)) + "\n"
+        result["release"] = describing.describe(signing.read(planned.published))
+        before = "" if planned.before is None else shown(planned.before)
+        after = shown(planned.published)
     except codes.Refused as error:
         result.update(code=error.code, changed=False)
         module.fail_json(msg=error.text, **result)

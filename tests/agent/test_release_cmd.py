@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
 
-from slotcore import codes, keys, manifest, release, signatures
+from slotcore import codes, keys, manifest, release, signatures, signing
 
 PROGRAM = [
     sys.executable,
@@ -59,6 +59,7 @@ class Bench:
             (top / ("k%d.pub.pem" % number)).write_bytes(keys.public_pem(one.public))
         (top / "pass").write_text("right\n")
         (top / NAME).write_bytes(BYTES)
+        (top / "any").write_bytes(BYTES)
         self.directory = top / "releases" / "toy" / "1.1.0"
         self.manifest = self.directory / "manifest.json"
 
@@ -247,7 +248,7 @@ def test_a_build_writes_the_layout(bench: Bench) -> None:
     ran = bench.build()
     assert ran.status == 0, ran
     assert sorted(path.name for path in bench.directory.iterdir()) == ["manifest.json", NAME]
-    body = release.read(bench.manifest.read_bytes()).body
+    body = release.read(bench.manifest.read_bytes())
     assert (body.product, body.version, body.sequence, body.channel, body.min_from) == (
         "toy",
         "1.1.0",
@@ -280,7 +281,7 @@ def test_every_option_of_a_build_reaches_the_manifest(bench: Bench) -> None:
     )
     assert "keys[3].kid is the same as that of keys[2]" in refused(ran, codes.BAD_RELEASE)
     assert bench.build(channel="beta", min_from="1.0.0", expires_days="7").status == 0
-    body = release.read(bench.manifest.read_bytes()).body
+    body = release.read(bench.manifest.read_bytes())
     assert (body.channel, body.min_from, body.expires_at - body.issued_at) == ("beta", "1.0.0", 7 * 86400)
 
 
@@ -341,7 +342,11 @@ def test_other_bytes_never_take_a_releases_place(bench: Bench) -> None:
     [
         ({"version": "1.1"}, codes.NOT_A_RELEASE, '"1.1" is not a release version'),
         ({"version": "../../x"}, codes.NOT_A_RELEASE, '"../../x" is not a release version'),
-        ({"product": "../toy"}, codes.BAD_RELEASE, "product must be 1 to 64 of a-z, 0-9 and -, a letter first"),
+        (
+            {"product": "../toy", "artifact": "any:linux-amd64"},
+            codes.BAD_RELEASE,
+            "product must be 1 to 64 of a-z, 0-9 and -, a letter first",
+        ),
         ({"min_from": "2.0.0"}, codes.BAD_RELEASE, "minFrom 2.0.0 is newer than the release 1.1.0"),
         ({"channel": "a b"}, codes.BAD_RELEASE, "channel must be 1 to 32 letters"),
     ],
@@ -395,13 +400,14 @@ def test_the_help_teaches(bench: Bench, command: str) -> None:
 
 def test_signing_shows_what_is_signed(bench: Bench) -> None:
     """On standard error, before anything is written; the answer is on standard output."""
-    body = release.read(bench.built().read_bytes()).form.body
+    body = signing.read(bench.built().read_bytes()).form.body
     ran = bench.sign(1)
     assert ran.status == 0
     shown = ran.err.splitlines()
-    assert shown[0] == "about to sign with k1.pem"
-    assert shown[1] == "  toy 1.1.0, sequence 5, channel stable"
-    assert hashlib.sha256(body).hexdigest() in shown[2]
+    assert shown[0] == "not compared with an earlier release manifest: give --previous DIR and --pins"
+    assert shown[1] == "about to sign with k1.pem"
+    assert shown[2] == "  toy 1.1.0, sequence 5, channel stable"
+    assert hashlib.sha256(body).hexdigest() in shown[3]
     assert ran.out.splitlines()[0] == "signed by " + bench.keys[1].public.kid
     assert bench.signers() == [1]
 
@@ -528,7 +534,7 @@ def test_a_key_that_cannot_sign_is_refused(bench: Bench) -> None:
     (bench.top / "stranger.pem").write_bytes(keys.generate(keys.ES256).pem())
     (bench.top / "wrong").write_text("wrong")
     for name, more, text in (
-        ("stranger.pem", [], "the manifest does not list the key "),
+        ("stranger.pem", [], "the release manifest does not list the key "),
         ("k0.pub.pem", [], "k0.pub.pem: found PUBLIC KEY, not a private key"),
         ("k2.pem", [], "k2.pem: the private key is encrypted: its passphrase is needed; give --passphrase-file FILE"),
         ("k2.pem", ["--passphrase-file", "wrong"], "k2.pem: the private key cannot be read with this passphrase"),
@@ -604,7 +610,7 @@ def test_another_release_is_not_merged(bench: Bench) -> None:
     assert bench.build(sequence="6").status == 0
     before = bench.files()
     text = refused(bench.run("merge", "--output", bench.manifest, copy, "--json"), codes.RELEASES_DIFFER)
-    assert text == "manifest 2 is of another release than manifest 1: sequence 5, not 6"
+    assert text == "file 2 is another release manifest than file 1: sequence 5, not 6"
     assert bench.files() == before
 
 
@@ -628,7 +634,7 @@ def test_verify_refuses_as_a_host_would(bench: Bench) -> None:
     text = refused(verify(bench, *pins, "--at", "2027-01-01T00:00:00Z"), codes.EXPIRED)
     assert text == "the release manifest expired at 2027-01-01T00:00:00Z"
     bench.manifest.write_bytes(b"{}")
-    assert refused(verify(bench, *pins), codes.BAD_MANIFEST).startswith("the release manifest is malformed: ")
+    assert refused(verify(bench, *pins), codes.BAD_DOCUMENT).startswith("the document is malformed: ")
 
 
 def test_the_published_bytes_are_checked_bit_by_bit(bench: Bench) -> None:

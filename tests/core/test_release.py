@@ -13,7 +13,7 @@ from core import making
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotcore import canonical, checks, codes, keys, manifest, release, signatures
+from slotcore import canonical, checks, codes, describing, keys, manifest, release, signatures, signing
 
 KEYS = making.three()
 
@@ -40,7 +40,7 @@ def built(**changes: Any) -> bytes:
 def signed(published: bytes, *numbers: int) -> bytes:
     """With signatures of some of the three keys."""
     for number in numbers:
-        published = release.sign(published, KEYS[number].public, KEYS[number].sign).published
+        published = signing.sign(published, KEYS[number].public, KEYS[number].sign).published
     return published
 
 
@@ -109,7 +109,7 @@ def test_building_again_changes_nothing() -> None:
     """At a later time too, and signatures stay."""
     there = signed(built(), 0, 2)
     again = release.build(there, wanted(issued_at=making.ISSUED + 999, expires_at=making.EXPIRES + 999))
-    assert again == release.Result(there, changed=False)
+    assert again == signing.Result(there, changed=False)
 
 
 @pytest.mark.parametrize(
@@ -132,36 +132,39 @@ def test_another_release_is_not_built_in_its_place(changes: dict[str, Any], text
 @pytest.mark.parametrize(
     ("there", "code"),
     [
-        (b"", codes.BAD_MANIFEST),
-        (b"{}", codes.BAD_MANIFEST),
-        (making.published(making.body(type="other")), codes.BAD_MANIFEST),
+        (b"", codes.BAD_DOCUMENT),
+        (b"{}", codes.BAD_DOCUMENT),
+        (making.published(making.body(version="1")), codes.BAD_MANIFEST),
+        (making.published(making.body(type="other")), codes.BAD_DOCUMENT),
         (making.published(making.body() + b" "), codes.NOT_CANONICAL),
     ],
 )
 def test_a_damaged_manifest_is_refused_by_every_step(there: bytes, code: str) -> None:
     """Nothing is signed, merged or described that hosts would refuse."""
     for call in (
-        lambda: release.build(there, wanted()),
-        lambda: release.sign(there, KEYS[0].public, KEYS[0].sign),
-        lambda: release.merge([there]),
-        lambda: release.describe(there),
-        lambda: release.describe_lines(there),
+        lambda: signing.sign(there, KEYS[0].public, KEYS[0].sign),
+        lambda: signing.merge([there]),
+        lambda: describing.describe(signing.read(there)),
+        lambda: describing.lines(signing.read(there)),
     ):
         with pytest.raises(codes.Refused) as error:
             call()
         assert error.value.code == code
+    with pytest.raises(codes.Refused) as error:
+        release.build(there, wanted())
+    assert error.value.code == (codes.NOT_CANONICAL if code == codes.NOT_CANONICAL else codes.BAD_MANIFEST)
 
 
 def test_signing_twice_changes_nothing() -> None:
     """The signature that is there stays, although a new one would be another."""
     once = signed(built(), 0)
-    assert release.sign(once, KEYS[0].public, KEYS[0].sign) == release.Result(once, changed=False)
+    assert signing.sign(once, KEYS[0].public, KEYS[0].sign) == signing.Result(once, changed=False)
 
 
 def test_signatures_stand_in_the_order_of_the_keys() -> None:
     """Whoever signed first."""
     kids = [
-        [one.kid for one in release.read(signed(built(), *order)).form.signatures] for order in ((2, 0, 1), (1, 2, 0))
+        [one.kid for one in signing.read(signed(built(), *order)).form.signatures] for order in ((2, 0, 1), (1, 2, 0))
     ]
     assert kids == [[one.public.kid for one in KEYS]] * 2
 
@@ -171,9 +174,9 @@ def test_a_signature_that_does_not_verify_is_replaced() -> None:
     junk = {"kid": KEYS[0].public.kid, "sig": making.b64(bytes(64))}
     damaged = making.published(making.body(), (), [junk])
     for number in (0, 1):
-        result = release.sign(damaged, KEYS[number].public, KEYS[number].sign)
+        result = signing.sign(damaged, KEYS[number].public, KEYS[number].sign)
         assert result.changed
-        form = release.read(result.published).form
+        form = signing.read(result.published).form
         assert [one.kid for one in form.signatures] == [KEYS[number].public.kid]
         assert isinstance(signatures.verify_release(result.published, making.pins(), 1), signatures.VerifiedManifest)
 
@@ -182,16 +185,16 @@ def test_only_a_listed_key_signs() -> None:
     """The refusal shows which are."""
     stranger = making.key(9)
     with pytest.raises(codes.Refused) as error:
-        release.sign(built(), stranger.public, stranger.sign)
+        signing.sign(built(), stranger.public, stranger.sign)
     listed = ", ".join(one.public.kid for one in KEYS)
-    text = "the manifest does not list the key %s; it lists %s" % (stranger.public.kid, listed)
+    text = "the release manifest does not list the key %s; it lists %s" % (stranger.public.kid, listed)
     assert refused(error) == (codes.BAD_KEY, text)
 
 
 def test_a_signer_that_signs_with_another_key_is_caught() -> None:
     """Before its signature is written anywhere."""
     with pytest.raises(codes.Refused) as error:
-        release.sign(built(), KEYS[0].public, KEYS[2].sign)
+        signing.sign(built(), KEYS[0].public, KEYS[2].sign)
     assert refused(error) == (
         codes.BAD_KEY,
         "the signature just made by %s does not verify: not that key" % KEYS[0].public.kid,
@@ -202,32 +205,32 @@ def test_a_key_is_found_by_what_it_is() -> None:
     """A manifest made elsewhere may name its keys otherwise."""
     named = [{**making.key_fields(one.public), "kid": "k%d" % number} for number, one in enumerate(KEYS)]
     published = making.published(making.body(keys=named))
-    result = release.sign(published, KEYS[1].public, KEYS[1].sign)
-    assert [one.kid for one in release.read(result.published).form.signatures] == ["k1"]
+    result = signing.sign(published, KEYS[1].public, KEYS[1].sign)
+    assert [one.kid for one in signing.read(result.published).form.signatures] == ["k1"]
 
 
 @given(st.lists(st.lists(st.integers(0, 2), max_size=3), min_size=1, max_size=5))
 def test_merging_is_the_union_whatever_the_order(copies: List[List[int]]) -> None:
     """Any number of copies, each signed by anybody."""
     unsigned = built()
-    merged = release.merge([signed(unsigned, *one) for one in copies])
+    merged = signing.merge([signed(unsigned, *one) for one in copies])
     names = {KEYS[number].public.kid for one in copies for number in one}
-    assert {one.kid for one in release.read(merged).form.signatures} == names
-    assert release.merge([merged]) == release.merge([unsigned, merged]) == merged
-    assert release.read(merged).form.body == release.read(unsigned).form.body
+    assert {one.kid for one in signing.read(merged).form.signatures} == names
+    assert signing.merge([merged]) == signing.merge([unsigned, merged]) == merged
+    assert signing.read(merged).form.body == signing.read(unsigned).form.body
 
 
 def test_only_copies_of_one_manifest_are_merged() -> None:
     """The refusal names the file by its place and what differs."""
     with pytest.raises(codes.Refused) as error:
-        release.merge([built(), built(), built(sequence=6)])
+        signing.merge([built(), built(), built(sequence=6)])
     assert refused(error) == (
         codes.RELEASES_DIFFER,
-        "manifest 3 is of another release than manifest 1: sequence 5, not 6",
+        "file 3 is another release manifest than file 1: sequence 5, not 6",
     )
     with pytest.raises(codes.Refused) as error:
-        release.merge([built(), built(issued_at=making.ISSUED + 1)])
-    assert refused(error)[1] == "manifest 2 is of another release than manifest 1: other times"
+        signing.merge([built(), built(issued_at=making.ISSUED + 1)])
+    assert refused(error)[1] == "file 2 is another release manifest than file 1: other times"
 
 
 def test_a_forged_signature_is_not_merged() -> None:
@@ -235,22 +238,22 @@ def test_a_forged_signature_is_not_merged() -> None:
     for kid in (KEYS[1].public.kid, "stranger"):
         forged = making.published(making.body(), KEYS[:1], [{"kid": kid, "sig": making.b64(bytes(64))}])
         with pytest.raises(codes.Refused) as error:
-            release.merge([signed(built(), 0), forged])
-        text = "the signature by %s in manifest 2 does not verify; sign again and leave that one out" % kid
+            signing.merge([signed(built(), 0), forged])
+        text = "the signature by %s in file 2 does not verify; sign again and leave that one out" % kid
         assert refused(error) == (codes.BAD_RELEASE, text)
 
 
 def test_merging_nothing_is_refused() -> None:
     """There is no release in it."""
     with pytest.raises(codes.Refused) as error:
-        release.merge([])
-    assert refused(error) == (codes.BAD_RELEASE, "no manifests to merge")
+        signing.merge([])
+    assert refused(error) == (codes.BAD_RELEASE, "no documents to merge")
 
 
 def test_published_bytes_have_one_form() -> None:
     """Canonical JSON and a newline, whatever spelling came in."""
     spread = json.dumps(json.loads(signed(built(), 1)), indent=3).encode()
-    published = release.merge([spread])
+    published = signing.merge([spread])
     assert published.endswith(b"\n")
     canonical.decode(published[:-1])
 
@@ -260,13 +263,13 @@ def test_a_manifest_of_the_largest_size_can_be_published() -> None:
     many = tuple(release.artifact("toy", "1.1.0", "linux-a%d" % number, making.SHA256, 1) for number in range(6500))
     published = built(artifacts=many)
     assert len(published) > canonical.MAX_BYTES
-    assert len(release.read(published).body.artifacts) == 6500
+    assert len(release.read(published).artifacts) == 6500
 
 
 def test_a_release_is_described() -> None:
     """As plain values for programs."""
     published = signed(built(min_from="1.0.0", channel="beta"), 2)
-    told = release.describe(published)
+    told = describing.describe(signing.read(published))
     assert told == {
         "artifacts": [
             {
@@ -278,6 +281,7 @@ def test_a_release_is_described() -> None:
                 "variant": None,
             }
         ],
+        "body_sha256": hashlib.sha256(signing.read(published).form.body).hexdigest(),
         "channel": "beta",
         "expires_at": "2027-01-01T00:00:00Z",
         "issued_at": "2026-01-01T00:00:00Z",
@@ -285,11 +289,13 @@ def test_a_release_is_described() -> None:
             {"alg": one.public.alg, "kid": one.public.kid, "pin": one.public.pin, "signed": number == 2}
             for number, one in enumerate(KEYS)
         ],
-        "manifest_sha256": hashlib.sha256(release.read(published).form.body).hexdigest(),
+        "manifest_sha256": hashlib.sha256(signing.read(published).form.body).hexdigest(),
         "min_from": "1.0.0",
         "product": "toy",
         "sequence": 5,
+        "kind": "release manifest",
         "signatures": 1,
+        "type": "slotward.release",
         "version": "1.1.0",
     }
 
@@ -297,18 +303,18 @@ def test_a_release_is_described() -> None:
 def test_a_release_is_described_to_people() -> None:
     """Version, times, files, and who has signed."""
     published = signed(built(min_from="1.0.0"), 0)
-    lines = release.describe_lines(published)
-    body_sha256 = hashlib.sha256(release.read(published).form.body).hexdigest()
+    lines = describing.lines(signing.read(published))
+    body_sha256 = hashlib.sha256(signing.read(published).form.body).hexdigest()
     assert lines[:3] == [
         "toy 1.1.0, sequence 5, channel stable, from 1.0.0 on",
         "issued 2026-01-01T00:00:00Z, expires 2027-01-01T00:00:00Z, body sha256 %s" % body_sha256,
-        "file toy_1.1.0_linux_amd64, 12 bytes, sha256 %s" % making.SHA256,
+        "file toy_1.1.0_linux_amd64, linux-amd64, 12 bytes, sha256 %s" % making.SHA256,
     ]
     assert lines[3:] == [
         "key %s, %s, %s, %s" % (one.public.kid, one.public.alg, one.public.pin, "not signed" if number else "signed")
         for number, one in enumerate(KEYS)
     ]
-    assert release.describe_lines(built())[0] == "toy 1.1.0, sequence 5, channel stable"
+    assert describing.lines(signing.read(built()))[0] == "toy 1.1.0, sequence 5, channel stable"
 
 
 def test_without_the_library_signatures_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,9 +326,9 @@ def test_without_the_library_signatures_are_not_guessed(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(keys, "require", missing)
     with pytest.raises(codes.Refused) as error:
-        release.describe(published)
+        describing.describe(signing.read(published))
     assert refused(error) == (codes.NO_CRYPTOGRAPHY, "install python3-cryptography")
-    assert release.describe(built())["signatures"] == 0
+    assert describing.describe(signing.read(built()))["signatures"] == 0
 
 
 @given(st.lists(st.binary(max_size=30), max_size=6))

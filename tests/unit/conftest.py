@@ -311,7 +311,7 @@ def release(tmp_path: pathlib.Path, keys: Released) -> Callable[..., Released]:
         version: str = "1.1.0", sequence: int = 2, signers: int = 2, data: Optional[bytes] = None, **more: Any
     ) -> Released:
         artifact = tmp_path / ("slotward_%s_linux_amd64" % version)
-        artifact.write_bytes(b"a program" if data is None else data)
+        artifact.write_bytes(b"#!/bin/sh\n" if data is None else data)
         params = {
             "output": str(tmp_path / "releases"),
             "product": "slotward",

@@ -14,7 +14,7 @@ import os
 import struct
 from typing import BinaryIO, Dict, NamedTuple, Optional, Tuple, Union
 
-from slotcore import codes
+from slotcore import codes, program
 from slotward import host
 
 EXECUTABLE, SHARED = 2, 3
@@ -24,10 +24,6 @@ LINE = 256
 MAX_PATH = 4096
 MAX_HEADERS = 512
 PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-MACHINES: Dict[int, str] = {
-    2: "sparc", 3: "i386", 8: "mips", 20: "ppc", 21: "ppc64", 22: "s390x", 40: "arm", 62: "x86_64", 183: "aarch64",
-    243: "riscv", 258: "loongarch",
-}  # fmt: skip
 TAKEN: Dict[str, Tuple[Tuple[int, int, int], ...]] = {
     # machine: (ELF class, byte order, ELF machine) that its kernel runs; 1 is 32 bits or little-endian
     "x86_64": ((2, 1, 62), (1, 1, 3)),
@@ -134,7 +130,7 @@ def _check_elf(path: str, found: Elf, machine: str) -> Optional[codes.Refusal]:
         return codes.Refusal(codes.NOT_EXECUTABLE, text % (path, found.kind, library))
     taken = TAKEN.get(machine)
     if taken is not None and (found.bits, found.order, found.machine) not in taken:
-        name = MACHINES.get(found.machine, "machine %d" % found.machine)
+        name = program.MACHINES.get(found.machine, "machine %d" % found.machine)
         text = "%s is a program for %s (%d bits), this host is %s: take the build for it"
         return codes.Refusal(codes.WRONG_MACHINE, text % (path, name, 32 * found.bits, machine))
     if found.interpreter is not None and not _runs(found.interpreter):

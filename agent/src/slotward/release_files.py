@@ -107,6 +107,16 @@ def make_directory(path: str) -> None:
             raise Failed(codes.CANNOT_WRITE, one, error) from None
 
 
+def rename_directory(path: str, final: str) -> None:
+    """Let a complete directory appear under its name, durably."""
+    try:
+        _sync_directory(path)
+        os.rename(path, final)
+        _sync_directory(os.path.dirname(final) or ".")
+    except OSError as error:
+        raise Failed(codes.CANNOT_WRITE, final, error) from None
+
+
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
     """Hold the lock of a directory, so that two signers on one machine do not lose a signature."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Dict, List
 
+from slotcore import describing, signing
 from slotward import answers
 
 
@@ -25,3 +26,10 @@ def agreed(question: str, word: str) -> bool:
 def done(product: str, changed: bool, more: Dict[str, Any], lines: List[str]) -> answers.Answer:
     """The answer of a command that did what was asked."""
     return answers.Answer(answers.DONE, {**answers.base(product, "idle", changed=changed), **more}, lines)
+
+
+def described(published: bytes, changed: bool, lines: List[str], **more: object) -> answers.Answer:
+    """The answer of a command that made or read a document: all that it says, and more."""
+    parts = signing.read(published)
+    told = {**describing.describe(parts), **more}
+    return done(parts.body.product, changed, told, [*lines, *describing.lines(parts)])

@@ -15,6 +15,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from . import canonical, rfc3339, semver
 
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
 
 class BadField(ValueError):
     """A value has another shape than its format allows."""
@@ -58,6 +60,17 @@ class Fields:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise self.bad(name, "a positive integer")
         return value
+
+    def flag(self, name: str) -> bool:
+        """True or false."""
+        value = self._values[name]
+        if not isinstance(value, bool):
+            raise self.bad(name, "true or false")
+        return value
+
+    def sha256(self, name: str) -> str:
+        """A SHA-256 in hexadecimal."""
+        return self.matching(name, _SHA256, "64 lower-case hexadecimal digits")
 
     def items(self, name: str) -> List[Tuple[str, object]]:
         """A list, each item with its path."""

@@ -54,7 +54,6 @@ _KID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
 _KID_RULE = "1 to 128 letters, digits and . _ : + / = -"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,254}")
 _PLATFORM = re.compile(r"[a-z][a-z0-9]{0,31}-[a-z0-9][a-z0-9_]{0,31}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,31}")
 CHANNEL_RULE = "1 to 32 letters, digits, _, / and -"
@@ -206,7 +205,7 @@ def _artifact(path: str, item: object) -> Artifact:
     return Artifact(
         name=found.matching("name", _NAME, "a plain file name of letters, digits, . _ + and -"),
         platform=found.matching("platform", _PLATFORM, "os-arch, such as linux-amd64"),
-        sha256=found.matching("sha256", _SHA256, "64 lower-case hexadecimal digits"),
+        sha256=found.sha256("sha256"),
         size=found.integer("size"),
         kind=kind,
         variant=found.optional("variant", _VARIANT, "1 to 32 of a-z, 0-9, _ and -"),

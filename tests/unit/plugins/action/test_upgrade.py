@@ -255,7 +255,7 @@ def test_a_release_is_read_and_checked_on_the_controller(stage: Any, say: Any, r
 
 def test_pushing_copies_only_what_the_host_needs(stage: Any, say: Any, release: Any) -> None:
     """The host is asked first; the file goes there once, checked before, and its path is handed to the agent."""
-    made = release(data=b"a program to push")
+    made = release(data=b"#!/program to push")
     artifact = {"name": "n", "url": "", "sha256": "s", "size": 17}
     needs = stage.host(
         "needs", prepare=[[0, say.answer("idle", artifact=artifact)]], upgrade=[[0, say.answer("staged", changed=True)]]
@@ -272,7 +272,7 @@ def test_pushing_copies_only_what_the_host_needs(stage: Any, say: Any, release: 
     assert "--src" not in has.commands()[-1]
     assert played.of("no", "Upgrade")["code"] == "no-pins"
     assert len(no.commands()) == 1
-    (made.directory / "slotward_1.1.0_linux_amd64").write_bytes(b"a program t0 push")
+    (made.directory / "slotward_1.1.0_linux_amd64").write_bytes(b"#!/program t0 push")
     needs.says(prepare=[[0, say.answer("idle", artifact=artifact)]])
     again = stage.play([{"hosts": "needs", "gather_facts": False, "tasks": [task]}])
     assert again.of("needs", "Upgrade")["code"] == "digest-mismatch"

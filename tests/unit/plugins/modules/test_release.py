@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import pathlib
+import tarfile
 from typing import Any, Dict
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 def asked(tmp_path: pathlib.Path, keys: Any) -> Dict[str, Any]:
     """What one release is made of."""
     artifact = tmp_path / "slotward_1.1.0_linux_amd64"
-    artifact.write_bytes(b"a program")
+    artifact.write_bytes(b"#!/bin/sh\n")
     return {
         "output": str(tmp_path / "releases"),
         "version": "1.1.0",
@@ -71,7 +73,7 @@ def test_other_contents_under_the_same_version_are_refused(run_module: Any, aske
     """A release is made once."""
     run_module("release", **asked)
     made = files(asked)
-    pathlib.Path(asked["artifacts"][0]).write_bytes(b"another program")
+    pathlib.Path(asked["artifacts"][0]).write_bytes(b"#!/bin/sh\nother\n")
     result = run_module("release", **asked)
     assert (result["failed"], result["code"]) == (True, "already-exists")
     assert files(asked) == made
@@ -83,7 +85,7 @@ def test_a_lost_artifact_is_put_back_and_a_damaged_one_is_refused(run_module: An
     place = pathlib.Path(run_module("release", **asked)["directory"]) / "slotward_1.1.0_linux_amd64"
     place.unlink()
     assert run_module("release", **asked)["changed"] is True
-    assert place.read_bytes() == b"a program"
+    assert place.read_bytes() == b"#!/bin/sh\n"
     place.write_bytes(b"damaged")
     assert run_module("release", **asked)["code"] == "already-exists"
     assert place.read_bytes() == b"damaged"
@@ -110,9 +112,49 @@ def test_what_makes_no_release_is_refused(run_module: Any, asked: Dict[str, Any]
     assert not os.path.exists(asked["output"])
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "code"),
+    [
+        ("slotward_1.1.0_linux_amd64", b"no program", "not-executable"),
+        ("slotward_1.1.0_linux_amd64", b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xb7\0" + bytes(44), "wrong-machine"),
+        ("slotward_1.0.0_linux_amd64", b"#!/bin/sh\n", "bad-release"),
+        ("other_1.1.0_linux_amd64", b"#!/bin/sh\n", "bad-release"),
+        ("slotward_1.1.0_linux_amd64.tar.gz", b"#!/bin/sh\n", "bad-archive"),
+    ],
+)
+def test_N7_an_artifact_of_something_else_is_refused(
+    run_module: Any, asked: Dict[str, Any], tmp_path: pathlib.Path, name: str, data: bytes, code: str
+) -> None:
+    """Not a program, another machine's, another version's, another product's, a damaged archive."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / name).write_bytes(data)
+    result = run_module("release", **dict(asked, artifacts=[str(tmp_path / "other" / name)]))
+    assert (result["failed"], result["code"]) == (True, code), result
+    assert not os.path.exists(asked["output"])
+
+
+@pytest.mark.parametrize("member", ["slotward", "other"])
+def test_an_archive_is_released_as_one(
+    run_module: Any, asked: Dict[str, Any], tmp_path: pathlib.Path, member: str
+) -> None:
+    """When hosts would unpack it and find the program in it."""
+    archive = tmp_path / "slotward_1.1.0_linux_amd64.tar.gz"
+    with tarfile.open(archive, "w:gz") as made:
+        entry = tarfile.TarInfo(member)
+        entry.size = 10
+        made.addfile(entry, io.BytesIO(b"#!/bin/sh\n"))
+    result = run_module("release", **dict(asked, artifacts=[str(archive)]))
+    if member == "other":
+        assert (result["failed"], result["code"]) == (True, "bad-archive")
+        return
+    listed = result["release"]["artifacts"][0]
+    assert (listed["name"], listed["kind"]) == ("slotward_1.1.0_linux_amd64", "tar.gz")
+    assert pathlib.Path(result["directory"], listed["name"]).read_bytes() == archive.read_bytes()
+
+
 def test_a_platform_may_be_given(run_module: Any, asked: Dict[str, Any], tmp_path: pathlib.Path) -> None:
     """A file of any name goes into the release under the name that hosts look for."""
-    (tmp_path / "program").write_bytes(b"for arm")
+    (tmp_path / "program").write_bytes(b"#!/bin/sh\n# for arm\n")
     result = run_module("release", **dict(asked, artifacts=["%s/program:linux-arm64" % tmp_path]))
     assert result["release"]["artifacts"][0]["name"] == "slotward_1.1.0_linux_arm64"
 

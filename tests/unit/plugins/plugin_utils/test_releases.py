@@ -138,12 +138,12 @@ def test_the_target_has_what_hosts_run(releases: Any, release: Any) -> None:
 
 def test_a_local_artifact_is_checked_when_it_is_used(releases: Any, codes: Any, release: Any) -> None:
     """What changed since the release was made is not pushed."""
-    place = release(data=b"12345").directory
+    place = release(data=b"#!/12345").directory
     entry = releases.target(releases.read(str(place)))["artifacts"]["linux-amd64"]
     assert releases.local_artifact(str(place), entry) == str(place / NAME)
-    (place / NAME).write_bytes(b"12346")
+    (place / NAME).write_bytes(b"#!/12346")
     assert refusal(codes, releases.local_artifact, str(place), entry).code == "digest-mismatch"
-    (place / NAME).write_bytes(b"123456")
+    (place / NAME).write_bytes(b"#!/123456")
     assert refusal(codes, releases.local_artifact, str(place), entry).code == "size-mismatch"
     (place / NAME).unlink()
     assert refusal(codes, releases.local_artifact, str(place), entry).code == "cannot-read"
@@ -151,8 +151,8 @@ def test_a_local_artifact_is_checked_when_it_is_used(releases: Any, codes: Any, 
 
 def test_by_digest(releases: Any, codes: Any, release: Any, tmp_path: pathlib.Path) -> None:
     """A manifest is compared and handed on; without one the version must be given; nothing is verified by keys."""
-    place = release(data=b"12345").directory
-    sha256 = releases.hashlib.sha256(b"12345").hexdigest()
+    place = release(data=b"#!/12345").directory
+    sha256 = releases.hashlib.sha256(b"#!/12345").hexdigest()
     info = releases.by_digest(str(place), {"amd64": sha256.upper()}, "slotward", None, None)
     assert (info["verified"], info["version"], info["target"]["artifacts"]["linux-amd64"]["sha256"]) == (
         False,

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a file that goes into a release says about itself by its name.
+
+Rules:
+
+* ``FILE`` or ``FILE:os-arch``; without the platform the name must end in ``_os_arch``, and both must not disagree.
+* A name ``<product>_<version>_<os>_<arch>`` names the very product and version that are released.
+* Any other name that has versions in it has the released one among them.
+* A name that ends in ``.tar.gz`` is an archive, everything else a program.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from . import codes, manifest, target
+
+ARCHIVE_END = ".tar.gz"
+_WHOLE = re.compile(r"([a-z][a-z0-9-]*)_([0-9][^_]*)_([a-z][a-z0-9]*)_([a-z0-9][a-z0-9_]*)")
+_CORE = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]+\.[0-9]+(?![0-9])")
+
+
+class Source(NamedTuple):
+    """A file, the platform it is for, and its kind."""
+
+    path: str
+    platform: str
+    kind: str
+
+
+def source(spec: str, product: str, version: str) -> Source:
+    """The file that `spec` names, for a release of this product and version. Raises Refused."""
+    path, _colon, given = spec.rpartition(":")
+    if not path or not manifest.is_platform(given):
+        path, given = spec, ""
+    name = path.rpartition("/")[2]
+    archive = name.endswith(ARCHIVE_END)
+    stem = name[: -len(ARCHIVE_END)] if archive else name
+    platform = _check_name(path, stem, product, version)
+    if not (given or platform):
+        text = "cannot tell the platform of %s: its name does not end in _os_arch; write %s:linux-amd64"
+        raise codes.refused(codes.BAD_RELEASE, text % (path, path))
+    if given and platform and given != platform:
+        text = "%s is for %s by its name, and %s is given: rename it, or give what it is for"
+        raise codes.refused(codes.BAD_RELEASE, text % (path, platform, given))
+    return Source(path, given or platform, manifest.KINDS[1] if archive else manifest.KINDS[0])
+
+
+def _check_name(path: str, stem: str, product: str, version: str) -> str:
+    """The platform in the name, or nothing; refused when the name is of another product or version."""
+    whole = _WHOLE.fullmatch(stem)
+    if whole is None:
+        found = _CORE.findall(stem)
+        if found and version.partition("-")[0].partition("+")[0] not in found:
+            raise _other(path, "version %s" % found[0], version)
+        return target.platform_of(stem) or ""
+    if whole.group(1) != product:
+        raise _other(path, "product %s" % whole.group(1), product)
+    if whole.group(2) != version:
+        raise _other(path, "version %s" % whole.group(2), version)
+    return "%s-%s" % whole.groups()[2:]
+
+
+def _other(path: str, found: str, wanted: str) -> codes.Refused:
+    text = "%s is of %s by its name, not %s: give the right file, or rename it when its name is wrong"
+    return codes.refused(codes.BAD_RELEASE, text % (path, found, wanted))
