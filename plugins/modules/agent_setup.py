@@ -176,7 +176,7 @@ def run(module: AnsibleModule) -> ansible_glue.Answer:
             return ansible_glue.broken(error.code, error.text, "refused", 3)
         except codes.Retryable as error:
             return ansible_glue.broken(error.code, error.text, "failed", 4)
-        rc, out, err = module.run_command(line, handle_exceptions=False)
+        rc, out, err = module.run_command(line, handle_exceptions=False, environ_update=ansible_glue.CALLER)
         return ansible_glue.parse(rc, out, err, line)
 
 

@@ -150,6 +150,13 @@ broken:
   returned: always
   type: dict
   sample: null
+audit:
+  description:
+    - The head of the host's audit log, C(n) (its last line's number) and C(hash); null when the log is damaged.
+    - Remember it on the control machine. C(slotward audit --head HASH) on the host finds a log that was cut since.
+  returned: always
+  type: dict
+  sample: {"n": 12, "hash": "2f6f0a1f..."}
 config_problems:
   description: What is wrong with the host's configuration. Updates are refused meanwhile.
   returned: always
@@ -224,7 +231,8 @@ OPTIONS = dict(
     wait_s={"type": "int", "default": 0},
 )
 
-KEYS = ("version", "sequence", "floor", "pins", "threshold", "slots", "trial", "last", "lock", "broken", "unit")
+KEYS = ("version", "sequence", "floor", "pins", "threshold", "slots")
+KEYS += ("trial", "last", "lock", "broken", "unit", "audit")
 
 
 def host(module: AnsibleModule) -> Dict[str, Any]:

@@ -66,7 +66,8 @@ class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types
 
         """
         line = ansible_glue.command(params, words)
-        command = " ".join(shlex.quote(word) for word in line)
+        caller = ["%s=%s" % (name, shlex.quote(value)) for name, value in ansible_glue.CALLER.items()]
+        command = " ".join([*caller, *(shlex.quote(word) for word in line)])
         # with data on its standard input a command gets no terminal, which would mix progress into the answer
         said = self._say(command, True, bound_s, (stdin or "\n").encode("utf-8"))
         if said["rc"] in NOT_THERE and not said["stdout"].strip():

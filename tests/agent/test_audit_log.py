@@ -109,6 +109,8 @@ def test_who_is_the_caller_s_word_then_sudo_s_then_a_unit(monkeypatch: pytest.Mo
     assert audit.who() == "ana"
     monkeypatch.setenv(audit.WHO, "ansible:ben\n" + "x" * 100)
     assert audit.who() == "ansible:ben_" + "x" * 52
+    monkeypatch.setenv(audit.WHO, "ansible")
+    assert audit.who() == "ansible:ana"
     monkeypatch.setenv(audit.WHO, "")
     monkeypatch.delenv("SUDO_USER")
     assert audit.who()

@@ -43,9 +43,11 @@ def _name(text: str) -> str:
 
 
 def who() -> str:
-    """Who has this done: as the caller says by variable, the sudo or login user, else the unit that runs this, or root."""
-    said = _name(os.environ.get(WHO, "")) or _name(os.environ.get("SUDO_USER", ""))
-    return said or _name(_login()) or _name(_unit()) or "root"
+    """Who has this done: what the caller says by variable, with the sudo or login user; else the unit, or root."""
+    said, user = _name(os.environ.get(WHO, "")), _name(os.environ.get("SUDO_USER", "")) or _name(_login())
+    if said and user not in ("", "root"):
+        return _name(f"{said}:{user}")
+    return said or user or _name(_unit()) or "root"
 
 
 def _read(path: str) -> str:

@@ -84,6 +84,7 @@ def test_a_trial_is_confirmed_by_its_id_over_a_new_connection(stage: Any, say: A
     trial_id = switch[switch.index("--id") + 1]
     assert len(trial_id) == 16
     assert re.fullmatch(r"20[0-9-]{8}T[0-9:]{8}Z", switch[switch.index("--server-time") + 1])
+    assert [call["who"] for call in agent.calls()] == ["ansible", "ansible"]
     assert confirm[:3] == ["confirm", "--id", trial_id]
     assert result["trial_id"] == trial_id
     assert (agent.directory / "resets").read_text() == "reset\n"

@@ -24,6 +24,7 @@ def test_confirm_names_the_trial_and_waits_on_the_host(agent: Any, run_module: A
     assert agent.commands() == [["confirm", "--id", ID, "--source", "controller", "--wait", "20", "--json"]]
     assert (result["state"], result["changed"], result["floor"]) == ("confirmed", True, 2)
     assert (result["proof"], result["trial_id"]) == ({"how": "exe"}, ID)
+    assert [call["who"] for call in agent.calls()] == ["ansible"]
 
 
 def test_confirm_reports_what_is_missing_and_fails(agent: Any, run_module: Any, say: Any) -> None:

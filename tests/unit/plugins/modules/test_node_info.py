@@ -41,6 +41,7 @@ def seen(say: Any, **more: Any) -> Dict[str, Any]:
         "last": None,
         "lock": None,
         "broken": None,
+        "audit": {"n": 3, "hash": "ab" * 32},
         "unit": unit,
         "config_problems": [],
     }
@@ -84,6 +85,7 @@ def test_a_healthy_host(agent: Any, run_module: Any, say: Any, status: pathlib.P
     assert (node["installed"], node["version"], node["floor"], node["pending"]) == (True, "1.1.0", 2, False)
     assert node["changed"] is False
     assert node["host"]["missing"] is None
+    assert node["audit"] == {"n": 3, "hash": "ab" * 32}
 
 
 def test_nothing_installed(tmp_path: pathlib.Path, run_module: Any) -> None:

@@ -25,7 +25,7 @@ def main() -> int:
     with open(answers_path) as file:
         answers = json.load(file)
     with open(os.path.join(HERE, "calls.jsonl"), "a") as file:
-        file.write(json.dumps({"argv": words, "stdin": stdin}) + "\n")
+        file.write(json.dumps({"argv": words, "stdin": stdin, "who": os.environ.get("SLOTWARD_WHO")}) + "\n")
     status, answer, *actions = answers[command][0]
     if len(answers[command]) > 1:
         answers[command].pop(0)
