@@ -3,6 +3,8 @@
 
 VERSION ?= 0.1.0
 SEQUENCE ?= 1
+SECONDS ?= 60
+TARGETS ?=
 
 export PATH := $(CURDIR)/.build/venv/bin:$(PATH)
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.build/cache/pycache
@@ -19,7 +21,7 @@ PYTEST := $(PYTHON) -m pytest
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
-	molecule package sanity docs mutants
+	molecule package sanity docs mutants fuzz
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,6 +66,10 @@ bench: setup-hosts ## speed and memory, as ratios, into build/bench.json (root)
 mutants: ## change slotcore in small ways, and see a test fail for each; MODULES="semver canonical" for some of them
 	@tools/setup --mutants
 	@nice -n 10 .build/venv-mutants/bin/python tests/mutants/run.py $(MODULES)
+
+fuzz: ## fuzz each parser for SECONDS (default 60), results in build/fuzz.json; TARGETS="toml semver" for some
+	@tools/setup --fuzz
+	@$(PYTHON) tests/fuzz/run.py $(SECONDS) $(TARGETS)
 
 molecule: ## the role and a rollback by molecule; SUITES="bullseye bookworm trixie" for all (root)
 	@tools/setup --collection --hosts $(SUITES)

@@ -148,8 +148,9 @@ def parse_retry_after(value: Optional[str], date: Optional[str]) -> Optional[flo
     """Seconds that a server asks to wait; a date counts from the server's own `Date`, never from this host's clock."""
     if value is None:
         return None
-    if _SECONDS.match(value.strip()):
-        return float(value)
+    seconds = value.strip()  # takes more away than float() allows for
+    if _SECONDS.match(seconds):
+        return float(seconds)
     from email.utils import parsedate_to_datetime
 
     try:

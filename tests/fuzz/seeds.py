@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where fuzzing starts: a few good inputs of each target, words of each format, and every find that there ever was.
+
+A find is a file ``finds/<target>-<what it was>``; it stays, and every test run plays it again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pathlib
+import struct
+from typing import Dict, List, Tuple
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+# RFC 6979, A.2.5 (P-256) and RFC 8032, 7.1 TEST 1 (Ed25519), each as SPKI
+SPKIS: Tuple[Tuple[str, str], ...] = (
+    (
+        "ES256",
+        "3059301306072a8648ce3d020106082a8648ce3d03010703420004"
+        "60fed4ba255a9d31c961eb74c6356d68c049b8923b61fa6ce669622e60f29fb6"
+        "7903fe1008b8bc99a41ae9e95628bc64f2f1b20c2d7e9f5177a3c294d4462299",
+    ),
+    ("EdDSA", "302a300506032b6570032100d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"),
+)
+BODY: Dict[str, object] = {
+    "artifacts": [
+        {"name": "toy_1.1.0_linux_amd64", "platform": "linux-amd64", "sha256": "ab" * 32, "size": 12},
+        {"kind": "tar.gz", "name": "t", "platform": "linux-arm64", "sha256": "cd" * 32, "size": 1, "variant": "full"},
+    ],
+    "channel": "beta/x_1",
+    "expiresAt": "2027-01-01T00:00:00Z",
+    "issuedAt": "2026-01-01T00:00:00.5Z",
+    "keys": [
+        {"alg": alg, "kid": "k%d" % number, "spki": base64.b64encode(bytes.fromhex(spki)).decode()}
+        for number, (alg, spki) in enumerate(SPKIS)
+    ],
+    "minFrom": "1.0.0-rc.1+x",
+    "product": "toy",
+    "sequence": 5,
+    "spec": 1,
+    "type": "slotward.release",
+    "version": "1.1.0",
+}
+TRIAL = b"""SPEC=1
+ID=9f8a6c1e22d04b57
+PRODUCT=demo
+FROM_VERSION=1.0.0
+TO_VERSION=1.1.0
+FROM_SLOT=a
+TO_SLOT=b
+SEQUENCE=2
+BOOT_ID=4b3f6a52-6f0e-4c39-9a3e-2f6f0a1f2f10
+LENGTH_S=120
+DEADLINE_S=1060
+BOOTS_LEFT=3
+STARTS=0
+COMMAND=-
+FROM_SHA256=%s
+TO_SHA256=%s
+""" % (b"a" * 64, b"b" * 64)
+TOML = b"""# ours
+data_dir = '/var/lib/slotward'
+log_level = "in\\u0066o" # why
+[update]
+release_pins = "sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+release_threshold = 1
+release_sequence = 1_000
+smoke_test = false
+trial_length_s = +60
+
+[other-1]
+"""
+SLOTS = {"spec": 1, "slots": {"a": {"version": "1.0.0", "sequence": 1, "sha256": "ab" * 32, "size": 3}}}
+LAST = {"at": 1, "code": "ok", "from": "1.0.0", "id": "00", "state": "confirmed", "to": "1.1.0", "why": ""}
+FAILED = {"at": 1, "code": "crash-loop", "sequence": 2, "sha256": "ab" * 32, "version": "1.1.0", "why": "it \u00e9"}
+UPDATE = {"spec": 1, "floor": 4, "newest_issued": 9, "failed": [FAILED], "last": LAST}
+ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 64, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+ELF += struct.pack("<IIQQQQQQ", 3, 4, 120, 0, 0, 8, 8, 1) + b"/lib/ld\0"
+
+
+def canonical(value: object) -> bytes:
+    """JSON in its canonical spelling, as far as these seeds need it."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def published() -> bytes:
+    """A published manifest with signatures that do not verify."""
+    signatures = [{"kid": "k0", "sig": base64.b64encode(bytes(64)).decode()}, {"kid": "k1", "sig": ""}]
+    return canonical({"manifest": base64.b64encode(canonical(BODY)).decode(), "signatures": signatures})
+
+
+def target() -> bytes:
+    """A target for that release."""
+    fields = {"product": "toy", "version": "1.1.0", "url": "https://r.example.com/toy?x=1", "sha256": "AB" * 32}
+    return canonical({**fields, "signature": published().decode()})
+
+
+def plain() -> Dict[str, List[bytes]]:
+    """A few good inputs of each target."""
+    keys = [bytes.fromhex(spki) + bytes(range(64)) + b"message" for _alg, spki in SPKIS]
+    values = [b'{"a":[1,-2,true,null],"\xc3\xa9":"\\u0041\\n","\xf0\x9f\x98\x80":{}}', canonical(BODY), b' [ "\\ud83d\\ude00" ] ']
+    return {
+        "base64": [b"QQ==", b"QUI=", b"+/+/", b""],
+        "body": [canonical(BODY), json.dumps(BODY, indent=1).encode()],
+        "canonical": values,
+        "config": [TOML],
+        "download": [
+            b"https://h.example.com:8443/a/b?x=1#y\0//other.example.com/c",
+            b"http://[::1]/\0../x",
+            b"bytes 5-8/9\0",
+            b"120\0",
+            b"Wed, 21 Oct 2026 07:28:30 GMT\0Wed, 21 Oct 2026 07:28:00 GMT",
+            b'"etag"\0',
+            b"certificate verify failed: self-signed certificate (_ssl.c:1)",
+        ],
+        "elf": [ELF, b"#!/usr/bin/env -S python3 -I\n", b"<!DOCTYPE html>"],
+        "json": values,
+        "keys": keys,
+        "published": [published()],
+        "records": [canonical(SLOTS), canonical(UPDATE)],
+        "rfc3339": [b"2026-01-31T23:59:59Z", b"2024-02-29T00:00:00.123456789Z", b"0001-01-01T00:00:00Z"],
+        "semver": [b"1.0.0\0" + b"1.0.0-alpha.1\0" + b"1.0.0-alpha.beta+x", b"1.2.3----RC-SNAPSHOT.12.9.1--.12+788\0" + b"0.0.4"],
+        "target": [target()],
+        "toml": [TOML, b'a = "\\b\\t\\U0001F600"\r\nb = -0\r\n'],
+        "trial": [TRIAL, TRIAL + b"REASON=crash-loop\n", b"log 1#\nstart 900\ncrash 901\n"],
+    }
+
+
+WORDS = (
+    *(r"\u0000", r"\ud800", r"\udc00", r"\U0010FFFF", "null", "true", "false", "9007199254740991", "-0", "1e3", "1.0"),
+    *("\ufeff", "\u2028", "\u0661", "\U0001f600", "NaN", "Infinity", "==", "/", "+", "-_", "'''", "[[", "]]", " = "),
+    *("https://", "http://", "@", "//", "Content-Range", "bytes ", "GMT", "REASON=", "SPEC=1", "start ", "crash "),
+    *BODY,
+    *("name", "platform", "sha256", "size", "kind", "variant", "alg", "kid", "spki", "ES256", "EdDSA", "stable"),
+    *("spec", "slots", "floor", "failed", "last", "newest_issued", "why", "at", "code", "manifest", "signatures"),
+)
+
+
+def finds() -> Dict[str, List[bytes]]:
+    """What once broke a promise, by target."""
+    found: Dict[str, List[bytes]] = {}
+    for path in sorted((HERE / "finds").glob("*-*")):
+        found.setdefault(path.name.partition("-")[0], []).append(path.read_bytes())
+    return found
+
+
+def dictionary() -> str:
+    """The words in libFuzzer's own format."""
+    quoted = ("".join("\\x%02x" % byte for byte in word.encode()) for word in WORDS)
+    return "".join('"%s"\n' % word for word in quoted)
