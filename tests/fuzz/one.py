@@ -6,7 +6,7 @@ from __future__ import annotations
 import pathlib
 import sys
 
-import atheris  # type: ignore[import-not-found]
+import atheris  # type: ignore[import-untyped]
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / place) for place in ("plugins/module_utils", "agent/src", "tests")]

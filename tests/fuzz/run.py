@@ -48,7 +48,8 @@ def fuzz(name: str, seconds: int) -> Dict[str, Any]:
     made.mkdir(exist_ok=True)
     words = WORK / "words"
     words.write_text(seeds.dictionary(), encoding="ascii")
-    began, executed, found = time.monotonic(), 0, []
+    began, executed = time.monotonic(), 0
+    found: List[Dict[str, str]] = []
     coverage: List[int] = []
     while time.monotonic() - began < seconds - 1 and len(found) < MAX_FINDS:
         left = max(int(seconds - (time.monotonic() - began)), 1)
@@ -71,14 +72,23 @@ def fuzz(name: str, seconds: int) -> Dict[str, Any]:
         if status != 0 and not fresh:
             raise SystemExit(f"fuzz: {name}: status {status}, its last words: {text[-800:]}")
     ran = round(time.monotonic() - began, 1)
-    return {"seconds": ran, "executions": executed, "coverage": dict(zip(("edges", "features", "inputs"), coverage)), "finds": found}
+    return {
+        "seconds": ran,
+        "executions": executed,
+        "coverage": dict(zip(("edges", "features", "inputs"), coverage)),
+        "finds": found,
+    }
 
 
 def shown(path: pathlib.Path, text: str) -> Dict[str, str]:
     """A find as the report has it."""
     data = path.read_bytes()
     said = [line for line in text.splitlines() if re.match(r"[A-Za-z_.]+(Error|Find|Exception|Unavailable)\b", line)]
-    return {"file": str(path), "base64": base64.b64encode(data[:4096]).decode(), "said": said[-1] if said else path.name}
+    return {
+        "file": str(path),
+        "base64": base64.b64encode(data[:4096]).decode(),
+        "said": said[-1] if said else path.name,
+    }
 
 
 def environment() -> Dict[str, str]:
@@ -118,7 +128,10 @@ def main(argv: List[str]) -> int:
         report["seconds"] = round(sum(one["seconds"] for one in rows), 1)
         report["finds"] = sum(len(one["finds"]) for one in rows)
         out.write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    print("fuzz: %d executions in %.0f s, %d finds; build/fuzz.json" % (report["executions"], report["seconds"], report["finds"]))
+    print(
+        "fuzz: %d executions in %.0f s, %d finds; build/fuzz.json"
+        % (report["executions"], report["seconds"], report["finds"])
+    )
     return 1 if report["finds"] or not all(row["executions"] for row in report["targets"].values()) else 0
 
 

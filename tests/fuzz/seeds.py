@@ -19,9 +19,11 @@ ROOT = HERE.parents[1]
 SPKIS: Tuple[Tuple[str, str], ...] = (
     (
         "ES256",
-        "3059301306072a8648ce3d020106082a8648ce3d03010703420004"
-        "60fed4ba255a9d31c961eb74c6356d68c049b8923b61fa6ce669622e60f29fb6"
-        "7903fe1008b8bc99a41ae9e95628bc64f2f1b20c2d7e9f5177a3c294d4462299",
+        (
+            "3059301306072a8648ce3d020106082a8648ce3d03010703420004"
+            "60fed4ba255a9d31c961eb74c6356d68c049b8923b61fa6ce669622e60f29fb6"
+            "7903fe1008b8bc99a41ae9e95628bc64f2f1b20c2d7e9f5177a3c294d4462299"
+        ),
     ),
     ("EdDSA", "302a300506032b6570032100d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"),
 )
@@ -101,7 +103,11 @@ def target() -> bytes:
 def plain() -> Dict[str, List[bytes]]:
     """A few good inputs of each target."""
     keys = [bytes.fromhex(spki) + bytes(range(64)) + b"message" for _alg, spki in SPKIS]
-    values = [b'{"a":[1,-2,true,null],"\xc3\xa9":"\\u0041\\n","\xf0\x9f\x98\x80":{}}', canonical(BODY), b' [ "\\ud83d\\ude00" ] ']
+    values = [
+        b'{"a":[1,-2,true,null],"\xc3\xa9":"\\u0041\\n","\xf0\x9f\x98\x80":{}}',
+        canonical(BODY),
+        b' [ "\\ud83d\\ude00" ] ',
+    ]
     return {
         "base64": [b"QQ==", b"QUI=", b"+/+/", b""],
         "body": [canonical(BODY), json.dumps(BODY, indent=1).encode()],
@@ -122,7 +128,10 @@ def plain() -> Dict[str, List[bytes]]:
         "published": [published()],
         "records": [canonical(SLOTS), canonical(UPDATE)],
         "rfc3339": [b"2026-01-31T23:59:59Z", b"2024-02-29T00:00:00.123456789Z", b"0001-01-01T00:00:00Z"],
-        "semver": [b"1.0.0\0" + b"1.0.0-alpha.1\0" + b"1.0.0-alpha.beta+x", b"1.2.3----RC-SNAPSHOT.12.9.1--.12+788\0" + b"0.0.4"],
+        "semver": [
+            b"1.0.0\0" + b"1.0.0-alpha.1\0" + b"1.0.0-alpha.beta+x",
+            b"1.2.3----RC-SNAPSHOT.12.9.1--.12+788\0" + b"0.0.4",
+        ],
         "target": [target()],
         "toml": [TOML, b'a = "\\b\\t\\U0001F600"\r\nb = -0\r\n'],
         "trial": [TRIAL, TRIAL + b"REASON=crash-loop\n", b"log 1#\nstart 900\ncrash 901\n"],

@@ -28,27 +28,25 @@ def strict_json(text: str) -> object:
         return dict(pairs)
 
     def integer(word: str) -> int:
-        if len(word) > 20:
+        if len(word) > 20 or abs(int(word)) > MAX_INT:
             raise ValueError("large")
         return int(word)
 
-    def walk(value: object, depth: int) -> None:
-        if isinstance(value, int) and abs(value) > MAX_INT:
-            raise ValueError("large")
-        if isinstance(value, str):
-            value.encode("utf-8")
-        if isinstance(value, (list, dict)):
-            if depth > MAX_DEPTH:
-                raise ValueError("deep")
-            for item in value:
-                walk(item, depth + 1)
-        if isinstance(value, dict):
-            for item in value.values():
-                walk(item, depth + 1)
-
     found: object = json.loads(text, parse_float=no, parse_int=integer, parse_constant=no, object_pairs_hook=once)
-    walk(found, 1)
+    _walk(found, 1)
     return found
+
+
+def _walk(value: object, depth: int) -> None:
+    """Raise ValueError for what the standard library takes and our rules do not."""
+    if isinstance(value, str):
+        value.encode("utf-8")
+    elif isinstance(value, (list, dict)):
+        if depth > MAX_DEPTH:
+            raise ValueError("deep")
+        inside = [*value, *value.values()] if isinstance(value, dict) else value
+        for item in inside:
+            _walk(item, depth + 1)
 
 
 def canonical_json(value: object) -> bytes:

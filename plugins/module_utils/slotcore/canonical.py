@@ -3,7 +3,7 @@
 
 Rules:
 
-* Bytes are UTF-8 without byte order mark, at most 1 MiB; containers nest at most 16 deep.
+* Bytes are UTF-8 without byte order mark, at most 1 MiB; containers nest at most 16 deep, 65,536 values in all.
 * Numbers are plain integers within plus or minus 2**53 - 1: no fraction, exponent, NaN or Infinity.
 * No object names a key twice; no string holds half of a surrogate pair.
 * Canonical: keys sorted by UTF-16 code units, no white space, escapes as ``JSON.stringify`` writes them.
@@ -23,6 +23,7 @@ from . import strictjson
 
 MAX_BYTES = strictjson.MAX_BYTES
 MAX_DEPTH = strictjson.MAX_DEPTH
+MAX_VALUES = strictjson.MAX_VALUES
 MAX_INT = strictjson.MAX_INT
 NotJson = strictjson.NotJson
 parse = strictjson.parse
@@ -70,6 +71,9 @@ def encode(value: object, limit: int = MAX_BYTES) -> bytes:
     data = "".join(out).encode("utf-8")
     if len(data) > limit:
         raise NotJson("$: %d bytes; at most %d are written" % (len(data), limit))
+    count = _count(value)
+    if count > MAX_VALUES:
+        raise NotJson("$: %d values; at most %d are written" % (count, MAX_VALUES))
     return data
 
 
@@ -92,6 +96,11 @@ def decode_base64(text: str) -> bytes:
     if base64.b64encode(data).decode("ascii") != text:
         raise ValueError("not the one base64 spelling of its bytes (padding or unused bits)")
     return data
+
+
+def _count(value: object) -> int:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return 1 + sum(_count(item) for item in inside)
 
 
 def _byte(data: bytes, at: int) -> str:

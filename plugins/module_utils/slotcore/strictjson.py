@@ -4,6 +4,7 @@
 Rules:
 
 * Bytes are UTF-8 without byte order mark, at most 1 MiB; containers nest at most 16 deep.
+* At most 65,536 values in all, so that no text makes a reader work for long.
 * Numbers are plain integers within plus or minus 2**53 - 1: no fraction, exponent, NaN or Infinity.
 * No object names a key twice; no string holds half of a surrogate pair.
 * Errors name the byte offset (the first byte is 0).
@@ -16,12 +17,14 @@ from typing import Callable, Dict, List
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 16
+MAX_VALUES = 1 << 16
 MAX_INT = (1 << 53) - 1
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _NUMBER_TAIL = re.compile(r"[.eE0-9+-]+")
-_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_SHORT = re.compile(r'\\(["\\/bfnrt])')
+_RUN = re.compile(r'(?:[^"\\\x00-\x1f]*%s){0,256}[^"\\\x00-\x1f]*' % _SHORT.pattern)  # bounded for the memory of re
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}")
 _WORDS = (("true", True), ("false", False), ("null", None))
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -59,6 +62,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
+        self.values = 0
 
     def fault(self, what: str) -> NotJson:
         return NotJson("byte %d: %s" % (len(self.text[: self.at].encode("utf-8")), what))
@@ -88,6 +92,9 @@ class _Reader:
         return found
 
     def _value(self, depth: int) -> object:
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise self.fault("more than %d values" % MAX_VALUES)
         start = self.text[self.at : self.at + 1]
         if start == '"':
             return self.string()
@@ -154,20 +161,16 @@ class _Reader:
             raise self.fault("expected a string, found %s" % self.seen())
         parts: List[str] = []
         while not self.take('"'):
-            end = self._after(_PLAIN)
-            parts.append(self.text[self.at : end])
-            self.at = end
-            if self.take("\\"):
+            start, self.at = self.at, self._after(_RUN)
+            if self.at != start:
+                parts.append(_SHORT.sub(lambda short: _ESCAPES[short.group(1)], self.text[start : self.at]))
+            elif self.take("\\"):
                 parts.append(self.escape())
-            elif not self.text.startswith('"', self.at):
+            else:
                 raise self.fault("expected the rest of a string, found %s" % self.seen())
         return "".join(parts)
 
     def escape(self) -> str:
-        letter = self.text[self.at : self.at + 1]
-        if letter in _ESCAPES:
-            self.at += 1
-            return _ESCAPES[letter]
         unit = self.unit()
         if 0xD800 <= unit < 0xDC00 and self.take("\\"):
             low = self.unit()

@@ -36,12 +36,8 @@ _PLAIN = re.compile(r'[^"\\\x00-\x08\x0a-\x1f\x7f]*')
 _LITERAL = re.compile(r"[^'\x00-\x08\x0a-\x1f\x7f]*")
 _ESCAPE = re.compile(r'\\(?:([btnfr"\\])|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))')
 _SHORT = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "\\": "\\"}
-_OTHER_KINDS = (
-    ('"""', "a multi-line string"),
-    ("'''", "a multi-line string"),
-    ("[", "an array"),
-    ("{", "an inline table"),
-)
+_MULTI_LINE = "a multi-line string"
+_OTHER_KINDS = (('"""', _MULTI_LINE), ("'''", _MULTI_LINE), ("[", "an array"), ("{", "an inline table"))
 _OTHER_HEADERS = (("[[", "an array of tables"), ('["', "a quoted name"), ("['", "a quoted name"))
 _OTHER_KEYS = (('"', "a quoted key"), ("'", "a quoted key"))
 
@@ -76,6 +72,10 @@ class Document(NamedTuple):
         return {s.name: {e.key: e.value for e in s.entries} for s in self.sections}
 
 
+# By section, in order: its line, and its entries by key.
+_Found = Dict[str, Tuple[int, Dict[str, Entry]]]
+
+
 class _Fault(Exception):
     def __init__(self, at: int, expected: str, found: str, key: str = "") -> None:
         super().__init__(expected)
@@ -102,27 +102,28 @@ def scan(text: Union[str, bytes], name: str) -> Tuple[Document, Tuple[str, ...]]
     decoded, problem = _decode(text)
     if problem:
         return Document(name, "", (Section(TOP, 0, ()),)), ("%s: %s" % (name, problem),)
-    found: List[Tuple[Section, List[Entry]]] = [(Section(TOP, 0, ()), [])]
+    found: _Found = {TOP: (0, {})}
     problems: List[str] = []
-    skipping = False
+    here, skipping = TOP, False
     for number, line in enumerate(_lines(decoded), start=1):
         try:
             at = _blanks(line, 0)
             if line[at : at + 1] == "[":
                 skipping = True
-                found.append((Section(_header(line, at, found), number, ()), []))
+                here = _header(line, at, found)
+                found[here] = (number, {})
                 skipping = False
             elif line[at : at + 1] not in ("", "#"):
                 if not skipping:
-                    found[-1][1].append(_entry(line, at, number, found[-1][1]))
+                    _take_entry(line, at, number, found[here][1])
             else:
                 _finish(line, at)
         except _Fault as fault:
-            where = " %s:" % label("" if skipping else found[-1][0].name, fault.key) if fault.key else ""
+            where = " %s:" % label("" if skipping else here, fault.key) if fault.key else ""
             problems.append("%s:%d:%d:%s %s" % (name, number, fault.at + 1, where, fault.text))
     if len(problems) > _MAX_PROBLEMS:
         problems[_MAX_PROBLEMS:] = ["%s: %d more problems" % (name, len(problems) - _MAX_PROBLEMS)]
-    sections = tuple(section._replace(entries=tuple(entries)) for section, entries in found)
+    sections = tuple(Section(title, line, tuple(one.values())) for title, (line, one) in found.items())
     return Document(name, decoded, sections), tuple(problems)
 
 
@@ -176,21 +177,21 @@ def _finish(line: str, at: int) -> None:
         raise _Fault(control.start(), "a comment without control characters", _show(line, control.start()))
 
 
-def _header(line: str, at: int, found: List[Tuple[Section, List[Entry]]]) -> str:
+def _header(line: str, at: int, found: _Found) -> str:
     start = _blanks(line, at + 1)
     name = _span(_NAME, line, start)
     end = _blanks(line, start + len(name))
     if not name or line[end : end + 1] != "]":
         raise _Fault(at, "[section] with a bare name", _kind(line, at, _OTHER_HEADERS))
     _finish(line, end + 1)
-    if any(section.name == name for section, _entries in found):
+    if name in found:
         raise _Fault(at, "each section once", "[%s] again" % name)
-    if any(entry.key == name for entry in found[0][1]):
+    if name in found[TOP][1]:
         raise _Fault(at, "a name of its own", "[%s], which is a key of the top level already" % name)
     return name
 
 
-def _entry(line: str, at: int, number: int, before: List[Entry]) -> Entry:
+def _take_entry(line: str, at: int, number: int, before: Dict[str, Entry]) -> None:
     key = _span(_NAME, line, at)
     equals = _blanks(line, at + len(key))
     if not key:
@@ -204,15 +205,14 @@ def _entry(line: str, at: int, number: int, before: List[Entry]) -> Entry:
     except _Fault as fault:
         fault.key = key
         raise
-    for entry in before:
-        if entry.key == key:
-            raise _Fault(at, "each key once", "it again (first on line %d)" % entry.line, key)
-    return Entry(key, value, number, start, end)
+    if key in before:
+        raise _Fault(at, "each key once", "it again (first on line %d)" % before[key].line, key)
+    before[key] = Entry(key, value, number, start, end)
 
 
 def _value(line: str, at: int) -> Tuple[Value, int]:
     if line.startswith(('"""', "'''"), at):
-        raise _Fault(at, _KINDS, "a multi-line string")
+        raise _Fault(at, _KINDS, _MULTI_LINE)
     if line[at : at + 1] == '"':
         return _basic(line, at)
     if line[at : at + 1] == "'":
