@@ -12,6 +12,10 @@ import pathlib
 import struct
 from typing import Dict, List, Tuple
 
+from support import tars
+
+from slotcore import audit, recording
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
@@ -78,6 +82,27 @@ trial_length_s = +60
 SLOTS = {"spec": 1, "slots": {"a": {"version": "1.0.0", "sequence": 1, "sha256": "ab" * 32, "size": 3}}}
 LAST = {"at": 1, "code": "ok", "from": "1.0.0", "id": "00", "state": "confirmed", "to": "1.1.0", "why": ""}
 FAILED = {"at": 1, "code": "crash-loop", "sequence": 2, "sha256": "ab" * 32, "version": "1.1.0", "why": "it \u00e9"}
+COMMON: Dict[str, object] = {"issuedAt": BODY["issuedAt"], "keys": BODY["keys"], "product": "toy", "spec": 1}
+DOCUMENTS: Tuple[Dict[str, object], ...] = (
+    {
+        **COMMON,
+        "expiresAt": BODY["expiresAt"],
+        "pins": ["sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="],
+        "sequence": 2,
+        "threshold": 1,
+        "type": "slotward.key-set",
+    },
+    {
+        **COMMON,
+        "expiresAt": BODY["expiresAt"],
+        "hosts": ["0123456789abcdef" * 2, "fedcba9876543210" * 2],
+        "id": "00112233445566aa",
+        "sequence": 4,
+        "type": "slotward.downgrade-permit",
+        "version": "1.0.0",
+    },
+    {**COMMON, "sequence": 4, "type": "slotward.withdrawal", "version": "1.0.0", "why": "it leaks \u00e9"},
+)
 UPDATE = {"spec": 1, "floor": 4, "newest_issued": 9, "failed": [FAILED], "last": LAST}
 ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 64, 64, 0, 0, 64, 56, 1, 0, 0, 0)
 ELF += struct.pack("<IIQQQQQQ", 3, 4, 120, 0, 0, 8, 8, 1) + b"/lib/ld\0"
@@ -100,6 +125,13 @@ def target() -> bytes:
     return canonical({**fields, "signature": published().decode()})
 
 
+def log() -> bytes:
+    """Two lines of an audit log, by our own writer: what is fuzzed is who reads them."""
+    event = audit.Event("swapped", "toy", 7, "ok", "1.0.0", "1.1.0", "9f8a6c1e22d04b57", 2, "ab" * 32, "root", "why")
+    first = audit.append(None, event)
+    return first + b"\n" + audit.append(first, event)
+
+
 def plain() -> Dict[str, List[bytes]]:
     """A few good inputs of each target."""
     keys = [bytes.fromhex(spki) + bytes(range(64)) + b"message" for _alg, spki in SPKIS]
@@ -109,10 +141,18 @@ def plain() -> Dict[str, List[bytes]]:
         b' [ "\\ud83d\\ude00" ] ',
     ]
     return {
+        "archive": [
+            tars.directory(b"./bin/") + tars.member(b"bin/toy", b"#!/bin/sh\n", mode=b"0000755\0") + tars.END,
+            tars.extended((b"path", b"pax/name")) + tars.member(b"y", b"1") + tars.END,
+            tars.long_name(b"d/" + b"l" * 120 + b"\0") + tars.member(b"short", magic=tars.GNU) + tars.END,
+            tars.packed(tars.member(b"toy", b"x")),
+        ],
+        "audit": [log(), recording.sealed(b"x")],
         "base64": [b"QQ==", b"QUI=", b"+/+/", b""],
         "body": [canonical(BODY), json.dumps(BODY, indent=1).encode()],
         "canonical": values,
         "config": [TOML],
+        "documents": [canonical(BODY), *(canonical(one) for one in DOCUMENTS)],
         "download": [
             b"https://h.example.com:8443/a/b?x=1#y\0//other.example.com/c",
             b"http://[::1]/\0../x",
