@@ -11,7 +11,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from . import codes, config_keys, toml
 
@@ -158,21 +158,22 @@ def load(text: Union[str, bytes, None], name: str) -> Tuple[Config, Tuple[str, .
 def judge(scanned: Tuple[toml.Document, Tuple[str, ...]]) -> Tuple[Config, Tuple[Problem, ...]]:
     """As ``load``, for a file that was scanned, and which keys each problem is about."""
     document, found = scanned
+    lines = document.text.split("\n")
     values: Dict[str, config_keys.Setting] = {key.name: key.default for key in KEYS}
     problems = [Problem((), text) for text in found]
     bad: Set[str] = set()
     for section in document.sections:
         if section.name not in _SECTIONS:
             known = " or ".join("[%s]" % one for one in _SECTIONS if one)
-            text = "%s: [%s]: unknown section, expected %s" % (_place(document, section.line), section.name, known)
-            problems.append(Problem((), text))
+            text = "[%s]: unknown section, expected %s" % (section.name, known)
+            problems.append(Problem((), "%s:%s: %s" % (document.name, _place(lines, section.line), text)))
             continue
         for entry in section.entries:
             key = _BY_NAME.get((section.name, entry.key))
             what = config_keys.problem(key, entry.value) if key else _unknown(section.name, entry.key)
             if key is None or what:
-                place = _place(document, entry.line, entry.start if key else -1)
-                text = "%s: %s: %s" % (place, toml.label(section.name, entry.key), what)
+                place = _place(lines, entry.line, entry.start if key else -1)
+                text = "%s:%s: %s: %s" % (document.name, place, toml.label(section.name, entry.key), what)
                 problems.append(Problem((entry.key,) if key else (), text))
                 bad.add(entry.key)
             else:
@@ -202,10 +203,10 @@ def render_documentation() -> str:
     return config_keys.render_table(KEYS)
 
 
-def _place(document: toml.Document, line: int, start: int = -1) -> str:
-    """File, line and column (from 1) of a value, or of what a line begins with."""
-    text = document.text.split("\n")[line - 1]
-    return "%s:%d:%d" % (document.name, line, (start if start >= 0 else len(text) - len(text.lstrip(" \t"))) + 1)
+def _place(lines: List[str], line: int, start: int = -1) -> str:
+    """Line and column (from 1) of a value, or of what a line begins with."""
+    text = lines[line - 1]
+    return "%d:%d" % (line, (start if start >= 0 else len(text) - len(text.lstrip(" \t"))) + 1)
 
 
 def _unknown(section: str, name: str) -> str:
