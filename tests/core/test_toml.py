@@ -7,7 +7,7 @@ import importlib
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slotcore import codes, toml, toml_edit
@@ -263,6 +263,51 @@ def test_what_is_accepted_is_read_alike_by_tomllib(text: str) -> None:
     except codes.BadConfig:
         return
     assert same(plain(document), tomllib.loads(text))
+
+
+GOOD_LINES = (
+    *(
+        "a = 1\n",
+        'b = "x\\u00e9y\\n\\U0001F600"\n',
+        "c = 'C:\\x'\n",
+        "[s]\n",
+        "[ t ] # c\n",
+        "d=true\n",
+        "e =\t-1_000 # z\n",
+    ),
+    *("\r\n", "# c\r\n", 'f = ""\r\n', "g=''", "h = +0\n", "[1]\n", "  i = false\r\n", "- = 0\n"),
+)
+ODD = (
+    *(chr(number) for number in range(128)),
+    *("\x80", "\x85", "\xa0", "\u2028", "\ufeff", "\ud7ff", "\ue000", "\uffff", "\U0010ffff"),
+    *("\r\n", "\\u", "\\U", "\\u0041", "\\x41", "\\e", '"""', "'''"),
+)
+
+
+@st.composite
+def nearly_good(draw: st.DrawFn) -> str:
+    """Good lines with up to three characters put in or over others: what a slip or an attack leaves."""
+    text = "".join(draw(st.lists(st.sampled_from(GOOD_LINES), max_size=5)))
+    for _time in range(draw(st.integers(0, 3))):
+        place = draw(st.integers(0, len(text)))
+        text = text[:place] + draw(st.sampled_from(ODD)) + text[place + draw(st.integers(0, 2)) :]
+    return text
+
+
+@pytest.mark.skipif(tomllib is None, reason="tomllib came with Python 3.11")
+@settings(max_examples=500)
+@given(nearly_good())
+@example("a = 1")
+@example("# \x80\x85\u2028\uffff\t\n")
+@example("a = '\t' # \t\r\n\r\n")
+def test_what_is_nearly_good_and_taken_is_read_alike_by_tomllib(text: str) -> None:
+    """Ends of lines, control characters, comments, escapes and numbers: as text and as bytes."""
+    try:
+        document = toml.parse(text, "f")
+    except codes.BadConfig:
+        return
+    assert same(plain(document), tomllib.loads(text))
+    assert toml.parse(text.encode("utf-8"), "f") == document
 
 
 @given(st.binary(max_size=64))
