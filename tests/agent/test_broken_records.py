@@ -3,98 +3,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import socket
 import subprocess
-from typing import Callable, Dict, Iterator, Optional
+from typing import Callable, Dict, Optional
 
 import pytest
+from agent.places import RECORD, SLOTS, UPDATE, Place, fill
 
-from slotcore import audit, codes, recording, records, settle, trial
-from slotcore import product as products
+from slotcore import codes, recording, records
 from slotward import host, lock, manager
 
-OLD = records.SlotRecord("1.0.0", 1, "0" * 64, 3)
-NEW = records.SlotRecord("1.1.0", 2, "1" * 64, 3, 1_800_000_000)
-UPDATE = records.render_update(records.Update(floor=7))
-SLOTS = records.render_slots({"a": OLD, "b": NEW})
-BOOT = "4b3f6a52-6f0e-4c39-9a3e-2f6f0a1f2f10"
-ARGUMENTS = ("00112233445566aa", "probe", "1.0.0", "1.1.0", "a", "b", 2, BOOT, 20, 100, 0, "-", "0" * 64, "1" * 64)
-RECORD = trial.render_trial(trial.Trial(*ARGUMENTS))
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes owners or mounts a filesystem: needs root")
-
-
-class Place:
-    """A slots directory in use and at rest, with copies of its records, and a systemctl of ours."""
-
-    def __init__(self, root: pathlib.Path, slots: pathlib.Path) -> None:
-        self.root, self.slots = root, slots
-        slots.mkdir()
-        for name in ("a", "b"):
-            (slots / name).write_bytes(b"abc")
-        self.link("current", "a")
-        self.link("good", "a")
-        for name, data in ((recording.SLOTS, SLOTS), (recording.UPDATE, UPDATE)):
-            self.write(name, data)
-            self.write(name + recording.COPY, recording.sealed(data))
-        self.product = products.Product("probe", "probe.service", str(root / "probe"), str(slots))
-
-    def write(self, name: str, data: bytes) -> None:
-        """A plain file of root's, whatever the umask."""
-        (self.slots / name).write_bytes(data)
-        (self.slots / name).chmod(0o644)
-
-    def link(self, name: str, target: str) -> None:
-        """Point a link."""
-        (self.slots / name).unlink(missing_ok=True)
-        (self.slots / name).symlink_to(target)
-
-    def on_trial(self, record: bytes = RECORD) -> None:
-        """A trial without boots left, of another boot: it is over at once."""
-        self.write("trial.log", trial.LOG_HEADER + b"start 10\n")
-        self.write("trial", record)
-        self.link("back", "a")
-        self.link("current", "b")
-
-    def names(self) -> set[str]:
-        """What is in the directory, whatever it is."""
-        return {entry.name for entry in os.scandir(self.slots)}
-
-    def aside(self, name: str) -> list[str]:
-        """What was set aside of that record."""
-        return [entry for entry in sorted(self.names()) if entry.startswith(name + recording.ASIDE)]
-
-    def state(self) -> settle.State:
-        """What the agent reads."""
-        return host.read_state(self.product)
-
-    def noted(self) -> list[audit.Event]:
-        """What the audit log says."""
-        lines = (self.slots / "audit.log").read_bytes().splitlines()
-        return [audit.parse(line).event for line in lines]
-
-    def calls(self) -> str:
-        """What systemd was asked."""
-        return (self.root / "calls").read_text()
-
-
-@pytest.fixture
-def systemctl(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A systemctl that answers from files of this test."""
-    (tmp_path / "calls").touch()
-    (tmp_path / "show").write_text("ActiveState=active\n")
-    monkeypatch.setenv("FAKE_SYSTEMD", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{pathlib.Path(__file__).parent / 'fakes'}:{os.environ['PATH']}")
-    monkeypatch.setattr(os, "nice", lambda _step: 0)
-
-
-@pytest.fixture
-def place(tmp_path: pathlib.Path, systemctl: None) -> Place:
-    """A host at rest."""
-    return Place(tmp_path, tmp_path / "slots")
 
 
 def _fifo(path: pathlib.Path) -> None:
@@ -286,33 +208,6 @@ def test_both_ends_of_a_trial_are_finished_once_the_record_is_back(place: Place)
     seen, done = manager.settle_now(place.product)
     assert (done, seen.state.revert, seen.state.broken) == ("finish-revert", None, None)
     assert [entry.code for entry in seen.state.update.failed] == ["crash-loop"]
-
-
-@pytest.fixture
-def small(tmp_path: pathlib.Path, systemctl: None) -> Iterator[Place]:
-    """The same on a filesystem of its own."""
-    at = tmp_path / "mounted"
-    at.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=256k,nr_inodes=64", "none", str(at)]
-    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("needs root to mount a filesystem")
-    try:
-        yield Place(tmp_path, at / "slots")
-    finally:
-        subprocess.run(["umount", str(at)], check=True)
-
-
-def fill(place: Place) -> None:
-    """Use up every byte and every inode."""
-    top = place.slots.parent
-    with contextlib.suppress(OSError), (top / "filler").open("wb", buffering=0) as file:
-        while True:
-            file.write(b"\0" * 512)
-    with contextlib.suppress(OSError):
-        for number in range(1000):
-            (top / f"inode{number}").touch()
-    with pytest.raises(OSError, match="No space"):
-        (top / "one-more").touch()
 
 
 def test_I2_on_a_full_disk_a_broken_record_stays_where_it_is_and_a_trial_goes_back(small: Place) -> None:

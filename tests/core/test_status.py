@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 from core.crash import values
@@ -64,6 +64,7 @@ def test_a_quiet_host_reads_as_idle() -> None:
         "sub": "running",
         "main_pid": 77,
         "restarts": 0,
+        "job": 0,
     }
     assert lines(state()) == [
         "version 1.0.0, release floor 1, 1 release pin (threshold 1)",
@@ -140,12 +141,40 @@ def test_an_empty_slot_and_a_missing_link_are_named() -> None:
     assert lines(state(None, "a"))[1] == "slots: current missing (empty), other missing (empty)"
 
 
+@pytest.mark.parametrize(
+    ("copy", "why", "said"),
+    [
+        (None, "/slots/update.json.copy: it is missing", "/slots/update.json.copy: it is missing"),
+        (b"{}", "", "it proves itself and is used next"),
+    ],
+)
+def test_P4_a_broken_record_says_what_of_its_copy(copy: Optional[bytes], why: str, said: str) -> None:
+    """So that an operator knows whether the next command mends it, or a repair is needed."""
+    damage = settle.Damage("update.json", "it is torn", True, copy, why)
+    torn = state()._replace(broken=("/slots/update.json", "it is torn"), damaged=(damage,))
+    assert answer(torn)["broken"] == {"file": "/slots/update.json", "why": "it is torn", "copy": said}
+    assert f"broken: /slots/update.json: it is torn (its copy: {said}); updates are refused" in lines(torn)
+
+
 def test_H6_a_rollback_after_which_nothing_runs_is_another_state() -> None:
     """`rolled-back` and `rollback-failed` differ by whether the good version runs."""
     found = state(update=records.Update(1, 0, (FAILURE,), LAST))
     assert (answer(found)["state"], answer(found)["code"]) == ("rolled-back", "crash-loop")
-    down = IDLE._replace(unit=status.Unit("failed"))
-    assert answer(found, IN_TIME, down)["state"] == "rollback-failed"
+    for unit in (
+        status.Unit("failed"),
+        status.Unit("inactive"),
+        status.Unit("unknown"),
+        status.Unit("activating", "auto-restart"),
+        status.Unit("activating", "auto-restart-queued"),
+    ):
+        assert answer(found, IN_TIME, IDLE._replace(unit=unit))["state"] == "rollback-failed"
+    for unit in (
+        status.Unit("inactive", "dead", job=4711),
+        status.Unit("activating", "start"),
+        status.Unit("deactivating", "stop-sigterm"),
+        status.Unit("failed", "failed", job=4712),
+    ):
+        assert answer(found, IN_TIME, IDLE._replace(unit=unit))["state"] == "rolled-back", "a restart is under way"
     assert answer(found)["failed"] == [FAILURE._asdict()]
     assert answer(found)["last"]["id"] == TRIAL.trial_id
     assert lines(found)[-1] == "failed: 1.1.0 (it kept exiting)"
@@ -167,7 +196,7 @@ def test_I8_what_is_broken_is_named_and_the_rest_is_still_shown() -> None:
     shown = answer(torn, IN_TIME, wrong)
     assert (shown["code"], shown["broken"]) == (
         codes.RECORD_BROKEN,
-        {"file": "/slots/update.json", "why": "it is not JSON"},
+        {"file": "/slots/update.json", "why": "it is not JSON", "copy": ""},
     )
     assert shown["version"] == "1.0.0"
     assert "broken: /slots/update.json: it is not JSON; updates are refused" in lines(torn, wrong)

@@ -111,12 +111,13 @@ def test_doctor_sees_what_cannot_start_and_setup_mends_it(installed: nodes.Node,
 
 
 def test_doctor_says_how_to_mend_good(installed: nodes.Node, v110: releases.Release) -> None:
-    """I3: without `good` updates are refused, and what doctor says to run allows them again."""
+    """I3: without `good` updates are refused; the audit log proves which it was, and what doctor says makes it again."""
     installed.sh(f"rm {S}/good")
     assert installed.begin(v110).exit == 5
     state, _message, run = installed.doctor()["slots"]
-    assert (state, run) == ("fail", f"ln -sfn a {S}/good")
+    assert (state, run) == ("fail", "slotward update --repair")
     installed.sh(run)
+    assert installed.link("good") == "a"
     installed.upgraded(v110)
 
 

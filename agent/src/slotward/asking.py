@@ -14,7 +14,7 @@ import signal
 import time
 from typing import Dict
 
-UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts")
+UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts", "Job")
 TIMEOUT_S = 10.0
 MAX_OUTPUT = 64 * 1024
 

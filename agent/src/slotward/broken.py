@@ -15,9 +15,7 @@ from typing import Callable, Dict, Sequence, Tuple
 from slotcore import audit as audits
 from slotcore import codes, recording, records, settle
 from slotcore import product as products
-from slotward import audit, effects, host
-
-REPAIR = "slotward update --repair"
+from slotward import audit, effects, host, looking
 
 PARSERS: Dict[str, Callable[[bytes, str], object]] = {
     recording.SLOTS: records.parse_slots,
@@ -89,5 +87,5 @@ def _tell(product: products.Product, damage: settle.Damage) -> None:
     if damage.copy is not None:
         audit.note(product, audits.RESTORED, code=codes.RECORD_BROKEN, why=f"{what}; written anew from its copy")
     elif damage.there:
-        why = f"{what}; set aside, and nothing proves what was in it ({damage.copy_why}): run `{REPAIR}`"
+        why = f"{what}; set aside, and nothing proves what was in it ({damage.copy_why}): run `{looking.REPAIR}`"
         audit.note(product, audits.REFUSED, code=codes.RECORD_BROKEN, why=why)

@@ -38,7 +38,7 @@ PLAIN: Dict[str, Dict[str, Any]] = {
     "node": {},
     "doctor": {},
     "settle": {},
-    "update": {"clear_failed": None},
+    "update": {"clear_failed": None, "repair": False, "floor": None},
 }
 
 

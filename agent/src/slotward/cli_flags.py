@@ -42,13 +42,33 @@ def _rollback_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _update_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument(
         "--clear-failed",
         nargs="?",
         const="",
         metavar="VERSION",
         help="forget the failed versions, or this one, so that they may be tried again",
     )
+    either.add_argument(
+        "--repair",
+        action="store_true",
+        help="write lost or damaged records anew from what can be proven, and finish what waited for them",
+    )
+    parser.add_argument(
+        "--floor",
+        type=_floor,
+        metavar="N",
+        help="with --repair, where nothing proves it: the highest sequence that this host ran or was installed at",
+    )
+
+
+def _floor(text: str) -> int:
+    from slotcore import records
+
+    if not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > records.MAX_INT:
+        raise argparse.ArgumentTypeError(f"a sequence is a number from 0 to {records.MAX_INT}, not {text!r}")
+    return int(text)
 
 
 def _prepare_flags(parser: argparse.ArgumentParser) -> None:

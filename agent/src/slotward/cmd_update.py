@@ -19,11 +19,20 @@ def run(args: argparse.Namespace) -> answers.Answer:
     setup = own.load(args.config)
     if args.clear_failed is not None:
         return _clear(setup.product, args.clear_failed)
+    if args.repair:
+        from slotward import cmd_repair
+
+        return cmd_repair.run(setup.product, args.floor)
+    if args.floor is not None:
+        return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed"), ["--floor goes with --repair"])
     state = host.read_state(setup.product)
     if os.geteuid() == 0 and _settle_if_due(setup.product, state):
         state = host.read_state(setup.product)
     answer = looking.look(setup, state, args.asked)
-    return answers.Answer(answers.DONE, answer, status.lines(answer, setup.product.entrypoint))
+    lines = status.lines(answer, setup.product.entrypoint)
+    if answer["broken"] is not None:
+        lines.append(f"to mend it: {answer['broken']['run']}")
+    return answers.Answer(answers.DONE, answer, lines)
 
 
 def _settle_if_due(product: products.Product, state: settle.State) -> bool:

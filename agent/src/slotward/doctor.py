@@ -96,6 +96,10 @@ def _policy(seen: Seen) -> List[Finding]:
     ]
 
 
+def _of_copy(broken: Dict[str, str]) -> str:
+    return f" (its copy: {broken['copy']})" if broken["copy"] else ""
+
+
 def _records(seen: Seen) -> List[Finding]:
     broken = seen.answer["broken"]
     if broken is None or os.path.basename(broken["file"]) == "good":  # a link: the check of the slots tells it
@@ -104,8 +108,8 @@ def _records(seen: Seen) -> List[Finding]:
         Finding(
             "records",
             "fail",
-            f"{broken['file']}: {broken['why']}; the release floor cannot be believed and updates are refused, the daemon runs on",
-            f"restore {broken['file']} from a backup of this host (never from another one)",
+            f"{broken['file']}: {broken['why']}{_of_copy(broken)}; it cannot be believed and updates are refused, the daemon runs on",
+            broken["run"],
         )
     ]
 
@@ -147,8 +151,8 @@ def _links(seen: Seen) -> List[Finding]:
     if slots["in_use"] and not slots["good"]:
         link = f"{os.path.dirname(seen.current)}/good"
         home = trial["from_slot"] if trial is not None else slots["current"]
-        text = f"{link} names no slot: updates are refused; if slot {home} was the last that was confirmed, say so"
-        return [Finding("slots", "fail", text, f"ln -sfn {home} {link}")]
+        text = f"{link} names no slot: updates are refused; where nothing proves what was confirmed last, `ln -sfn {home} {link}`"
+        return [Finding("slots", "fail", f"{text} says that slot {home} was", looking.REPAIR)]
     if seen.damage:
         return [Finding("slots", "fail", seen.damage, REINSTALL)]
     return [Finding("slots", "ok", f"current {slots['current'] or '-'}, good {slots['good'] or '-'}")]

@@ -8,6 +8,8 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from slotcore import records, settle, status
 from slotward import asking, audit_tail, build_info, host, lock, own
 
+REPAIR = "slotward update --repair"
+
 
 def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str, int]:
     """What this host runs: the current slot's record, else this very program."""
@@ -24,4 +26,7 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
     audit = audit_tail.head(product.slots_dir)  # while systemd is at work on its answer
     unit = status.unit_of((question or asking.Question(product.unit)).answer())
     seen = status.Host(version, sequence, unit, lock.holder(product), setup.problems)
-    return dict(status.as_json(product, state, host.clock(), seen), audit=audit)
+    answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit)
+    if answer["broken"] is not None:
+        answer["broken"]["run"] = REPAIR
+    return answer

@@ -24,6 +24,7 @@ KEPT = 16
 """How many closed files are kept beside the one that is written."""
 
 BEGINS_A_HOST = (audit.INSTALLED, audit.ADOPTED)
+MAKES_GOOD = (audit.CONFIRMED, audit.INSTALLED, audit.ADOPTED)
 RAISES_THE_FLOOR = (audit.CONFIRMED, audit.INSTALLED, audit.ADOPTED, audit.REPAIRED)
 NAMES_VERIFIED_BYTES = (
     audit.ACCEPTED,
@@ -70,6 +71,8 @@ class Facts(NamedTuple):
     """What each SHA-256 of verified bytes was, by the newest line about it."""
     whole: bool
     """It begins where this host began: line 1 is there, and before anything but refusals came the first install."""
+    good: str = ""
+    """The SHA-256 in the newest line that says of a release that it is the one to go back to."""
 
 
 def closed_name(first: int) -> str:
@@ -123,7 +126,7 @@ def verify(lines: Iterable[bytes], before: Optional[Chain] = None) -> Union[Chai
 
 def facts(lines: Iterable[bytes]) -> Facts:
     """What these lines prove; they are those of a chain that holds, from its first line on."""
-    confirmed, begun, whole = 0, False, False
+    confirmed, begun, whole, good = 0, False, False, ""
     named: Dict[str, Named] = {}
     for count, line in enumerate(map(audit.parse, lines), 1):
         event = line.event
@@ -131,6 +134,8 @@ def facts(lines: Iterable[bytes]) -> Facts:
             begun, whole = True, line.number == count and event.event in BEGINS_A_HOST
         if event.event in RAISES_THE_FLOOR:
             confirmed = max(confirmed, event.sequence)
+        if event.event in MAKES_GOOD:
+            good = event.sha256
         if event.sha256 and event.event in NAMES_VERIFIED_BYTES:
             named[event.sha256] = Named(event.to_version, event.sequence)
-    return Facts(confirmed, named, whole)
+    return Facts(confirmed, named, whole, good)

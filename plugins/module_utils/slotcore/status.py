@@ -23,6 +23,14 @@ class Unit(NamedTuple):
     sub: str = ""
     main_pid: int = 0
     restarts: int = 0
+    job: int = 0
+    """The number of the job that systemd has for it; 0 when it is not on its way anywhere."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs, or is on its way to: between two attempts of a crash loop it is not."""
+        moving = self.active in ("activating", "deactivating", "reloading") and not self.sub.startswith("auto-restart")
+        return self.active == "active" or self.job != 0 or moving
 
 
 def unit_of(shown: Mapping[str, str]) -> Unit:
@@ -32,6 +40,7 @@ def unit_of(shown: Mapping[str, str]) -> Unit:
         sub=shown.get("SubState", ""),
         main_pid=_number(shown.get("MainPID", "0")),
         restarts=_number(shown.get("NRestarts", "0")),
+        job=_number(shown.get("Job", "0")),
     )
 
 
@@ -112,11 +121,21 @@ def _slots_as_json(state: settles.State) -> Dict[str, Any]:
     return answer
 
 
+def _broken_as_json(state: settles.State) -> Optional[Dict[str, str]]:
+    """The broken record, why it is broken, and what of its copy; a link has none."""
+    if state.broken is None:
+        return None
+    file, why = state.broken
+    copies = [damage for damage in state.damaged if file.endswith("/" + damage.name)]
+    said = [each.copy_why if each.copy is None else "it proves itself and is used next" for each in copies]
+    return {"file": file, "why": why, "copy": "".join(said)}
+
+
 def as_json(product: products.Product, state: settles.State, clock: settles.Clock, host: Host) -> Dict[str, Any]:
     """The answer of `update --json`."""
     settlement = settles.decide(state, clock)
     trial = settlement.trial if settlement.action is settles.Action.AWAIT else None
-    shown, code = outcome.state_now(settlement, state.update, host.unit.active == "active")
+    shown, code = outcome.state_now(settlement, state.update, host.unit.runs)
     broken = state.broken
     if broken is not None:
         code = codes.RECORD_BROKEN
@@ -141,10 +160,16 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
         "failed": [entry._asdict() for entry in state.update.failed],
         "last": records.last_as_json(state.update.last),
         "lock": host.lock._asdict() if host.lock is not None else None,
-        "broken": {"file": broken[0], "why": broken[1]} if broken is not None else None,
+        "broken": _broken_as_json(state),
         "unit": dict(host.unit._asdict(), name=product.unit),
         "config_problems": list(host.problems),
     }
+
+
+def broken_line(broken: Mapping[str, str]) -> str:
+    """What is broken, in one line."""
+    copy = f" (its copy: {broken['copy']})" if broken["copy"] else ""
+    return f"broken: {broken['file']}: {broken['why']}{copy}"
 
 
 def _version_in(answer: Dict[str, Any], slot: Optional[str]) -> str:
@@ -186,7 +211,7 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
             f"busy: {answer['lock']['what']}, process {answer['lock']['pid']}, for {answer['lock']['age_s']} s"
         )
     if answer["broken"] is not None:
-        shown.append(f"broken: {answer['broken']['file']}: {answer['broken']['why']}; updates are refused")
+        shown.append(broken_line(answer["broken"]) + "; updates are refused")
     shown.extend(f"configuration: {problem}; updates are refused" for problem in answer["config_problems"])
     shown.extend(f"failed: {entry['version']} ({entry['why']})" for entry in answer["failed"])
     return shown

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward update --repair`: write lost records anew from what can be proven (trust.md, section 4).
+
+Rules:
+- Everything is read anew: the bytes of the slots, the records, their copies, what was set aside, the audit log.
+- What is decided is in the audit log before anything is written. Then what waited for the records is finished.
+- A trial ends first: nothing is confirmed on records that nobody could read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+
+from slotcore import audit as audits
+from slotcore import codes, proving, recording, records, repair, settle, status, trial
+from slotcore import product as products
+from slotward import answers, audit, broken, effects, host, lock, looking, manager, staging
+
+ROUNDS = 3
+"""Links that are made again let more of the records be looked at, so a repair is decided anew until nothing is left."""
+
+
+def _held(product: products.Product) -> Dict[str, proving.Held]:
+    """The bytes of each slot that is a plain file of its own."""
+    found: Dict[str, proving.Held] = {}
+    for slot in products.SLOTS:
+        with contextlib.suppress(OSError, codes.Refused):
+            descriptor = staging.open_staged(product.slots_dir, slot)
+            with open(descriptor, "rb") as file:
+                found[slot] = proving.Held(host.sha256_of(file), os.fstat(descriptor).st_size)
+    return found
+
+
+def _source(name: str, record: str, data: Optional[bytes], path: str, proves: bool) -> Iterator[proving.Source]:
+    if data is None:
+        return
+    with contextlib.suppress(codes.BrokenRecord):
+        if record == recording.SLOTS:
+            yield proving.Source(name, slots=records.parse_slots(data, path), proves=proves)
+        else:
+            yield proving.Source(name, update=records.parse_update(data, path), proves=proves)
+
+
+def _sources(product: products.Product, state: settle.State) -> Iterator[proving.Source]:
+    """Whatever can be read of the records: themselves, their copies, what was set aside with the newest first."""
+    damaged = {damage.name for damage in state.damaged}
+    for record in (recording.SLOTS, recording.UPDATE):
+        if record not in damaged:
+            held = {"slots": state.slots} if record == recording.SLOTS else {"update": state.update}
+            yield proving.Source(record, **held)
+        else:
+            with contextlib.suppress(OSError, codes.BrokenRecord):
+                copy = broken.read_copy(product, record)
+                yield from _source(record + recording.COPY, record, copy, product.path(record), proves=True)
+        for name in reversed(recording.aside_of(record, broken.aside(product))):
+            with contextlib.suppress(OSError, codes.BrokenRecord):
+                path = product.path(name)
+                yield from _source(name, record, host.read_record(path), path, proves=False)
+
+
+def _trials(state: settle.State) -> Iterator[trial.Trial]:
+    for data in (state.confirm, state.revert, state.trial):
+        found = trial.parse_revert(data)[0] if data is not None else None
+        if found is not None:
+            yield found
+
+
+def gather(product: products.Product, state: settle.State) -> proving.Facts:
+    """All that a repair decides from."""
+    return proving.Facts(
+        state=state,
+        held=_held(product),
+        sources=tuple(_sources(product, state)),
+        trials=tuple(_trials(state)),
+        audit=audit.facts(product),
+    )
+
+
+def _refuse_trial(seen: manager.Look) -> None:
+    action, _reason, pending = seen.settlement
+    if action is settle.Action.AWAIT and pending is not None:
+        raise codes.Retryable(
+            codes.TRIAL_PENDING,
+            f"trial {pending.trial_id} of {pending.to_version} is pending, {settle.left_s(pending, seen.clock)} s left: "
+            f"end it first (`slotward rollback --id {pending.trial_id}`)",
+        )
+
+
+def _apply(product: products.Product, state: settle.State, found: repair.Repair) -> None:
+    floor = found.update.floor if found.update is not None else state.update.floor
+    audit.note(product, audits.REPAIRED, why="; ".join(found.done), sequence=floor)
+    there = [name for name in (recording.SLOTS, recording.UPDATE) if os.path.lexists(product.path(name))]
+    standing = [damage.name for damage in state.damaged if damage.name in there]
+    plan = repair.plan_repair(product, state, found, int(time.time()), standing)
+    try:
+        effects.executor_for(product, {}).apply(plan, "repair")
+    except OSError as error:
+        raise effects.as_retryable(error, f"repair the records of {product.name}") from error
+
+
+def _locked(product: products.Product, floor: Optional[int]) -> Tuple[List[str], Union[repair.Repair, repair.Unproven]]:
+    """Settle and repair until nothing changes any more; what was mended, and what the last decision was."""
+    done: List[str] = []
+    found: Union[repair.Repair, repair.Unproven] = repair.Repair()
+    for _round in range(ROUNDS):
+        seen, settled = manager.settle_now(product)
+        if settled not in ("nothing", "tidy"):
+            done.append(f"settled: {settled}")
+        _refuse_trial(seen)
+        found = repair.decide(product, gather(product, seen.state), floor)
+        if isinstance(found, repair.Unproven) or not found.changes:
+            break
+        _apply(product, seen.state, found)
+        done += found.done
+        floor = floor if found.update is None else None  # it was used; what is finished now may raise it further
+    return done, found
+
+
+def _unproven(product: products.Product, found: repair.Unproven, done: List[str]) -> answers.Answer:
+    command = looking.REPAIR if found.least is None else f"{looking.REPAIR} --floor {found.least}"
+    text = found.text if found.least is None else f"{found.text}: `{command}`"
+    refused = answers.of_error(product.name, codes.refused(codes.FLOOR_UNPROVEN, text))
+    known = dict(found.known._asdict(), lowest=found.known.lowest)
+    refused.json.update(changed=bool(done), repaired=done, left=[], known=known, retry=command)
+    return refused._replace(lines=[*(f"repaired: {each}" for each in done), *refused.lines])
+
+
+def run(product: products.Product, floor: Optional[int]) -> answers.Answer:
+    """Repair, or say what it would take."""
+    if os.geteuid() != 0:
+        raise codes.refused(codes.NOT_ROOT, "a repair changes root's records: run it as root")
+    with lock.held(product, "update --repair"):
+        done, found = _locked(product, floor)
+        if isinstance(found, repair.Unproven):
+            audit.note(product, audits.REFUSED, code=codes.FLOOR_UNPROVEN, why=found.text)
+            return _unproven(product, found, done)
+        state = host.read_state(product)
+    return _answer(product, state, done, list(found.left))
+
+
+def _answer(product: products.Product, state: settle.State, done: List[str], left: List[str]) -> answers.Answer:
+    answer: Dict[str, Any] = answers.base(product.name, "idle", changed=bool(done))
+    answer.update(repaired=done, left=left, floor=status.floor_of(product, state))
+    lines = [f"repaired: {each}" for each in done] + [f"left: {each}" for each in left]
+    if state.broken is None:
+        return answers.Answer(answers.DONE, answer, lines or ["nothing to repair: records, slots and links are sound"])
+    answer.update(state="refused", code=codes.RECORD_BROKEN, message=f"{state.broken[0]}: {state.broken[1]}")
+    lines.append(f"still broken: {answer['message']}; updates are refused")
+    return answers.Answer(answers.BROKEN, answer, lines)
