@@ -47,9 +47,11 @@ def read_file(path: str) -> Optional[Tuple[int, bytes]]:
         if error.errno in (errno.ENOENT, *opening.NOT_PLAIN):
             return None
         raise
-    with open(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
-        return (stat.S_IMODE(found.st_mode), file.read(1 << 20)) if stat.S_ISREG(found.st_mode) else None
+        return (stat.S_IMODE(found.st_mode), os.read(descriptor, 1 << 20)) if stat.S_ISREG(found.st_mode) else None
+    finally:
+        os.close(descriptor)
 
 
 def differences(setup: own.Setup) -> List[str]:

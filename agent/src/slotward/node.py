@@ -78,15 +78,16 @@ class Node:
 
     def _listen(self) -> None:
         path = self._setup.config.socket_path
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         try:
             if os.path.lexists(path) and stat.S_ISSOCK(os.lstat(path).st_mode):
                 os.unlink(path)
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
             os.fchmod(listener.fileno(), 0o600)  # what bind makes has this mode from the first moment (unix(7))
             listener.bind(path)
             listener.listen(16)
             self._listener = listener
         except OSError as error:
+            listener.close()
             log(WARNING, f"no status socket at {path}: {error.strerror}; confirmations cannot ask it")
 
     def _settle(self) -> Optional[float]:
