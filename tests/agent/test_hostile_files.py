@@ -795,6 +795,7 @@ def test_i6_a_rename_race_for_the_file(place: pathlib.Path, opener: str, kind: s
     secret, path, slot = place.parent / "secret", place / "slotward-1.1.0", place.parent / "slot"
     secret.write_bytes(b"#!/bin/sh\nroot 0\n")
     path.write_bytes(CONTENT)
+    inode = path.stat().st_ino
     evil = make_evil(place, kind, secret)
     openers: Mapping[str, Callable[[], int]] = {
         "staged": lambda: staging.open_staged(str(place), path.name),
@@ -806,6 +807,7 @@ def test_i6_a_rename_race_for_the_file(place: pathlib.Path, opener: str, kind: s
     def act() -> Optional[bytes]:
         descriptor = openers[opener]()
         try:
+            assert kind == "other" or os.fstat(descriptor).st_ino == inode
             staging.copy_verified(descriptor, str(slot), len(CONTENT), SHA256)
         finally:
             os.close(descriptor)
@@ -974,7 +976,11 @@ COVERED: Mapping[str, str] = {
     "release_files.locked": OPERATOR,
     "release_files.make_directory": OPERATOR,
     "release_files.read": OPERATOR,
+    "release_files.rename_directory": OPERATOR,
     "release_files.replace": OPERATOR,
+    "release_publish._place": OPERATOR,
+    "release_publish._sweep": OPERATOR,
+    "release_signer._run": OPERATOR,
     "staging._create": "part",
     "staging.make_directory": DIRECTORY,
     "staging.make_one": DIRECTORY,
