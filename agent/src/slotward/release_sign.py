@@ -30,7 +30,7 @@ def sign(args: argparse.Namespace) -> answers.Answer:
     path = args.manifest
     parts = signing.read(release_files.read(path, manifest.MAX_PUBLISHED))
     found = _jumps(args, parts)
-    release_say.say("about to sign with " + (args.key_command or args.key))
+    release_say.say("about to sign with " + (args.key_command if args.key is None else args.key))
     for line in describing.lines(parts):
         release_say.say("  " + line)
     for jump in found:
