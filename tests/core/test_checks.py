@@ -15,6 +15,7 @@ from core import making
 from slotcore import checks, codes, signatures
 from slotcore import product as products
 from slotcore import target as targets
+from slotcore import trust_record as trusts
 
 KEYS = making.three()
 DOCUMENT = pathlib.Path(__file__).resolve().parents[2] / "docs" / "design" / "releases.md"
@@ -59,6 +60,18 @@ def with_policy(**changes: object) -> products.Policy:
     return products.Policy()._replace(**changes)  # type: ignore[arg-type]
 
 
+PERMIT = trusts.Allowed("0123456789abcdef", "1.1.0", 5)
+
+
+def trusting(
+    expires_at: int = making.EXPIRES, issued_at: int = making.ISSUED, withdrawn: Tuple[trusts.Withdrawn, ...] = ()
+) -> trusts.Trust:
+    """A record of trust with a key set of the usual pins."""
+    keys_in_use = trusts.Keys(7, issued_at, expires_at, making.pins(), 2, "0" * 64)
+    return trusts.Trust(3, keys_in_use, withdrawn)
+
+
+WITHDRAWN = tuple(trusts.Withdrawn(version, 5, "loses mail", 9) for version in ("1.1.0", "1.2.0"))
 ROWS: List[Tuple[str, checks.Facts, str]] = [
     (
         "updates-disabled",
@@ -121,6 +134,11 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
         making.facts(GOOD, pins=()),
         "no release keys are pinned ([update] release_pins): toy takes no binary on the control plane's word",
     ),
+    (
+        "keys-expired",
+        making.facts(GOOD, trust=trusting(expires_at=making.NOW)),
+        "the key set 7 of this host expired at 2026-01-02T00:00:00Z; no release is taken before the next key set",
+    ),
     ("no-manifest", making.facts(GOOD, target=making.target(b"")), "no signed release manifest"),
     (
         "bad-manifest",
@@ -159,6 +177,21 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
         "the manifest releases toy 1.1.0, not 1.1.0+other",
     ),
     (
+        "not-permitted",
+        making.facts(GOOD, floor=6, permit=PERMIT._replace(version="1.0.9")),
+        "the downgrade permit 0123456789abcdef is for 1.0.9, sequence 5, not for 1.1.0, sequence 5",
+    ),
+    (
+        "not-permitted",
+        making.facts(GOOD, permit=PERMIT._replace(sequence=4)),
+        "the downgrade permit 0123456789abcdef is for 1.1.0, sequence 4, not for 1.1.0, sequence 5",
+    ),
+    (
+        "below-floor",
+        making.facts(GOOD, floor=7, permit=PERMIT, least_floor=6),
+        "release sequence 5 is older than 6, the configured floor, which no permit passes ([update] release_sequence)",
+    ),
+    (
         "below-floor",
         making.facts(GOOD, floor=6),
         "release sequence 5 is older than 6, which this node ran or was installed at (rollback)",
@@ -188,6 +221,11 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
         "artifact-too-large",
         making.facts(signed(artifacts=[making.artifact_fields(size=536870913)])),
         "the binary is 536870913 bytes; at most 536870912 are taken",
+    ),
+    (
+        "withdrawn",
+        making.facts(GOOD, trust=trusting(withdrawn=WITHDRAWN)),
+        "toy 1.1.0, sequence 5, was withdrawn: loses mail",
     ),
     (
         "channel-not-allowed",
@@ -253,17 +291,20 @@ FAULTS = [
     Fault("failed-before", {}, {"failed": {"1.1.0": ("crash-loop", "why"), "1.2.0": ("crash-loop", "why")}}, {}),
     Fault("bad-digest", {}, {}, {"sha256": "ab"}),
     Fault("no-pins", {}, {"pins": ()}, {}),
+    Fault("keys-expired", {}, {"trust": trusting(making.NOW, withdrawn=WITHDRAWN)}, {}),
     Fault("no-manifest", {}, {}, {"signature": ""}),
     Fault("bad-manifest", {"extra": 1}, {}, {}),
     Fault("too-few-signatures", {}, {"threshold": 3}, {}),
     Fault("not-canonical", {}, {}, {}),
     Fault("wrong-product", {"product": "tool"}, {}, {}),
     Fault("wrong-version", {}, {}, {"version": "1.2.0"}),
+    Fault("not-permitted", {}, {"permit": PERMIT._replace(version="9.9.9")}, {}),
     Fault("below-floor", {}, {"floor": 6}, {}),
     Fault("expired", {}, {"now_s": making.EXPIRES + 1}, {}),
     Fault("no-artifact", {}, {"platform": "linux-riscv64"}, {}),
     Fault("wrong-kind", {}, {"kind": "tar.gz"}, {}),
     Fault("artifact-too-large", {}, {"max_bytes": 11}, {}),
+    Fault("withdrawn", {}, {"trust": trusting(making.EXPIRES + 9, withdrawn=WITHDRAWN)}, {}),
     Fault("channel-not-allowed", {"channel": "beta"}, {}, {}),
     Fault("wrong-channel", {}, {}, {"channel": "lts"}, {"allowed_channels": ("stable", "lts")}),
     Fault("sequence-not-newer", {}, {"floor": 5}, {}, {"strict_sequence": True}),
@@ -279,6 +320,7 @@ NEED_NO_MANIFEST = (
     "failed-before",
     "bad-digest",
     "no-pins",
+    "keys-expired",
 )
 
 
@@ -340,6 +382,46 @@ def test_rows_before_the_manifest_read_none() -> None:
     assert tuple(row.code for row in checks.TARGET_CHECKS) == NEED_NO_MANIFEST
     order = len(NEED_NO_MANIFEST) + 1
     assert checks.CHECKS[order : order + 3] == signatures.ORDER
+
+
+def test_the_policy_can_be_asked_alone() -> None:
+    """For a program that setup installs: the rows of what is asked for, and none of the others."""
+    alone = [row.code for row in checks.POLICY_CHECKS]
+    for code, facts, text in ROWS:
+        early = code in alone and not text.startswith("the manifest is on")
+        assert checks.check_policy(facts) == ((code, text) if early else None)
+
+
+def test_a_permit_opens_the_rows_of_the_floor() -> None:
+    """And the answer says whether it was needed, so that one that was not is not used up."""
+    permitted = accepted(making.facts(GOOD, floor=6, permit=PERMIT))
+    assert permitted.permit == PERMIT
+    assert accepted(making.facts(GOOD, floor=0, running_version="1.2.0", permit=PERMIT)).permit == PERMIT
+    assert accepted(making.facts(GOOD, floor=6, permit=PERMIT, least_floor=5)).permit == PERMIT
+    assert accepted(making.facts(GOOD, floor=5, permit=PERMIT)).permit is None
+    assert accepted(making.facts(GOOD, floor=5)).permit is None
+
+
+def test_a_permit_opens_no_other_row() -> None:
+    """Whatever else is wrong with the release is wrong with it all the same."""
+    for code, facts, _text in ROWS:
+        if code not in ("below-floor", "older-than-running", "not-permitted"):
+            assert refusal(facts._replace(permit=PERMIT, floor=6))[0] == code
+
+
+def test_N11_the_key_sets_issue_is_one_of_the_times() -> None:
+    """A clock that fell back behind it brings no manifest back to life."""
+    facts = making.facts(GOOD, now_s=0, trust=trusting(issued_at=making.EXPIRES, expires_at=making.EXPIRES + 1))
+    assert refusal(facts)[0] == "expired"
+    assert refusal(making.facts(GOOD, now_s=0, trust=trusting(making.EXPIRES, making.EXPIRES)))[0] == "keys-expired"
+    assert accepted(making.facts(GOOD, now_s=0, trust=trusting())).permit is None
+
+
+def test_a_withdrawal_is_of_one_version_with_one_sequence() -> None:
+    """The same version made again under a higher sequence is another release."""
+    for version, sequence in (("1.1.0", 4), ("1.1.1", 5)):
+        withdrawn = (trusts.Withdrawn(version, sequence, "why", 9),)
+        assert accepted(making.facts(GOOD, trust=trusting(withdrawn=withdrawn)))
 
 
 def test_a_release_at_the_floor_is_taken() -> None:

@@ -19,7 +19,20 @@ FAILURE = records.Failed("1.1.0", "crash-loop", "it kept exiting", 2, values.dig
 ON_TRIAL = values.on_trial()
 KEYS = {
     *("spec", "product", "changed", "state", "code", "message", "version", "sequence", "floor", "pins", "threshold"),
-    *("policy", "slots", "trial", "pending", "failed", "last", "lock", "broken", "unit", "config_problems"),
+    *(
+        "policy",
+        "slots",
+        "trust",
+        "warnings",
+        "trial",
+        "pending",
+        "failed",
+        "last",
+        "lock",
+        "broken",
+        "unit",
+        "config_problems",
+    ),
 }
 
 

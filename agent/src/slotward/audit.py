@@ -191,6 +191,12 @@ def accepted(product: products.Product, trial: trials.Trial) -> None:
     _note(product, _of_trial(product.name, audits.ACCEPTED, trial))
 
 
+def permitted(product: products.Product, trial: trials.Trial, permit_id: str) -> None:
+    """A permit lets this release below the floor; raises when that cannot be written down first."""
+    event = _of_trial(product.name, audits.PERMITTED, trial)
+    _note(product, event._replace(why=f"downgrade permit {permit_id}"))
+
+
 def swapped(product: products.Product, trial: trials.Trial, again: bool = False) -> None:
     """The switch was made and the restart asked for; once for each trial."""
     _note(product, _of_trial(product.name, audits.SWAPPED, trial), once=True, anyhow=not again)

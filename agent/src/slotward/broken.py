@@ -13,19 +13,20 @@ import time
 from typing import Callable, Dict, Sequence, Tuple
 
 from slotcore import audit as audits
-from slotcore import codes, recording, records, settle
+from slotcore import codes, recording, records, settle, trust_record
 from slotcore import product as products
 from slotward import audit, effects, host, looking
 
 PARSERS: Dict[str, Callable[[bytes, str], object]] = {
     recording.SLOTS: records.parse_slots,
     recording.UPDATE: records.parse_update,
+    recording.TRUST: trust_record.parse,
 }
 
 
 def examined(product: products.Product, state: settle.State, damaged: Sequence[settle.Damage]) -> settle.State:
     """The state with what the copies of the damaged records say, and with what was set aside before."""
-    return state._replace(damaged=tuple(_with_copy(product, damage) for damage in damaged), aside=aside(product))
+    return state._replace(damaged=tuple(_with_copy(product, state, damage) for damage in damaged), aside=aside(product))
 
 
 def read_copy(product: products.Product, name: str) -> bytes:
@@ -41,17 +42,27 @@ def read_copy(product: products.Product, name: str) -> bytes:
     return held
 
 
-def _with_copy(product: products.Product, damage: settle.Damage) -> settle.Damage:
+def _with_copy(product: products.Product, state: settle.State, damage: settle.Damage) -> settle.Damage:
     if not damage.there and os.path.lexists(product.path(damage.name)):
         return damage._replace(copy_why="not looked at: the record could not be read, which says nothing about it")
     try:
-        return damage._replace(copy=read_copy(product, damage.name))
+        copy = read_copy(product, damage.name)
+        if damage.name == recording.TRUST:
+            _demand(product.path(damage.name) + recording.COPY, copy, state.update.trust)
+        return damage._replace(copy=copy)
     except OSError as error:
         return damage._replace(
             copy_why=f"{product.path(damage.name)}{recording.COPY}: cannot be read: {error.strerror}"
         )
     except codes.BrokenRecord as error:
         return damage._replace(copy_why=error.text)
+
+
+def _demand(path: str, copy: bytes, generation: int) -> None:
+    """Refuse a copy of the record of trust that is older than what was written since: it would bring revoked keys back."""
+    found = trust_record.parse(copy, path).generation
+    if found < generation:
+        raise codes.BrokenRecord(path, f"its generation is {found}, and {generation} was written")
 
 
 def aside(product: products.Product) -> Tuple[str, ...]:

@@ -29,6 +29,7 @@ MODULES = {
     "doctor": "doctor",
     "setup": "cmd_setup",
     "settle": "cmd_settle",
+    "trust": "cmd_trust",
     "audit": "cmd_audit",
 }
 

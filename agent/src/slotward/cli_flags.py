@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 from typing import Callable, List, Tuple
 
+from slotward import flags_upgrade
+
 EXITS = """exit status:
   0  done, or nothing to do
   1  it failed; for doctor: a check failed
@@ -15,11 +17,6 @@ EXITS = """exit status:
   5  a record or the configuration is broken: updates are refused
   6  the trial ended, or is still, without confirmation
 """
-
-TARGET_HELP = (
-    "JSON file of the release to go to: product, version, url, sha256, signature (the published manifest as a string); "
-    "- reads standard input"
-)
 
 Adder = Callable[[argparse.ArgumentParser], None]
 
@@ -71,45 +68,15 @@ def _floor(text: str) -> int:
     return int(text)
 
 
-def _prepare_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", required=True, metavar="FILE", help=TARGET_HELP)
+def _trust_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--src", metavar="FILE", help="the artifact is this file, already on the host; nothing is downloaded"
+        "words",
+        nargs="*",
+        metavar="apply FILE ...",
+        help="take these signed key sets and withdrawals, in this order; without it, show whom this host trusts",
     )
-    parser.add_argument(
-        "--adopt",
-        action="store_true",
-        help="agree that a plain file found at the entrypoint is taken into a slot first",
-    )
-    parser.add_argument(
-        "--start", action="store_true", help="agree that a stopped or disabled unit is started by the switch"
-    )
-    parser.add_argument(
-        "--server-time",
-        type=_time,
-        metavar="TIME",
-        help="the time of whoever asks, as 2026-01-31T23:59:59Z: an expiry is judged by the later of it and the host's",
-    )
-
-
-def _time(text: str) -> int:
-    from slotcore import rfc3339
-
-    try:
-        return rfc3339.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _upgrade_flags(parser: argparse.ArgumentParser) -> None:
-    _prepare_flags(parser)
-    parser.add_argument("--stage-only", action="store_true", help="fetch and verify, switch nothing")
-    parser.add_argument("--no-wait", action="store_true", help="answer as soon as the trial has begun")
-    parser.add_argument(
-        "--no-smoke", action="store_true", help="skip the look at the staged program and its smoke test"
-    )
-    parser.add_argument("--id", metavar="ID", help="the trial's id (16 hexadecimal digits), chosen by the caller")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--check", action="store_true", help="say what apply would change, change nothing")
+    flags_upgrade.server_time(parser)
 
 
 def _setup_flags(parser: argparse.ArgumentParser) -> None:
@@ -197,13 +164,13 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "prepare",
         "say what an upgrade would do, or why it is refused",
         "Runs every check and changes nothing. It answers the artifact to fetch.",
-        _prepare_flags,
+        flags_upgrade.prepare,
     ),
     (
         "upgrade",
         "verify, stage and switch to a release, on trial",
         "The new release runs on trial until it is confirmed. Without confirmation the host goes back by itself.",
-        _upgrade_flags,
+        flags_upgrade.upgrade,
     ),
     (
         "confirm",
@@ -240,6 +207,12 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "finish or undo an update that a crash left in flight",
         "Run by the service at its start, in a unit of its own. By hand it does no harm.",
         _nothing,
+    ),
+    (
+        "trust",
+        "show whom this host trusts, and take new keys or withdrawals",
+        "Documents are judged by the keys in force before them, so a host that was away takes a chain. One refusal refuses all.",
+        _trust_flags,
     ),
     (
         "audit",
@@ -291,6 +264,6 @@ def parse(argv: List[str], config_path: str) -> argparse.Namespace:
         top = overview(config_path)
         top.parse_args(argv)
         top.error("unknown arguments")
-    args = parser_of(argv[lead], config_path).parse_args(argv[:lead] + argv[lead + 1 :])
+    args = parser_of(argv[lead], config_path).parse_intermixed_args(argv[:lead] + argv[lead + 1 :])
     args.command = argv[lead]
     return args

@@ -11,11 +11,10 @@ Rules:
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from slotcore import audit as audits
-from slotcore import checks, clocks, codes, ops, plans, settle, signatures, status
+from slotcore import checks, clocks, codes, ops, plans, settle, signatures, standing, status, trust
 from slotcore import manifest as manifests
 from slotcore import product as products
 from slotward import (
@@ -44,11 +43,17 @@ PRIVATE_MODE = 0o700
 def _verified(
     setup: own.Setup, seen: manager.Look, manifest_path: str, version: str, sha256: str
 ) -> manifests.Manifest:
-    """The release that lists these bytes under the configured pins; raises the refusal."""
+    """The release that lists these bytes under the pins in force; raises the refusal."""
+    trusted, known = standing.in_force(setup.product, seen.state), gate.documents_facts(setup, seen.state).clocks
+    if seen.state.trust is not None:
+        known = trust.judged_by(known, seen.state.trust)
+        lapsed = trust.keys_expired(known, seen.state.trust)
+        if lapsed is not None:
+            raise codes.refused(codes.KEYS_EXPIRED, lapsed)
     published = host.read_bytes(manifest_path, manifests.MAX_PUBLISHED)
     if published is None:
         raise codes.refused(codes.CANNOT_READ, f"there is no manifest at {manifest_path}")
-    found = signatures.verify_release(published, setup.product.pins, setup.product.threshold)
+    found = signatures.verify_release(published, trusted.pins, trusted.threshold)
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
     name = checks.artifact_name(setup.product.name, found.manifest.version, gate.this_platform())
@@ -61,7 +66,6 @@ def _verified(
         raise codes.refused(
             codes.NO_ARTIFACT, f"{manifest_path} lists no {name} with the SHA-256 {sha256} of the program"
         )
-    known = clocks.Clocks(int(time.time()), seen.state.update.newest_issued)
     expired = clocks.expired(known, found.manifest.expires_at, f"the release of {manifest_path}")
     if expired is not None:
         raise codes.refused(codes.EXPIRED, expired)
@@ -216,7 +220,7 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
     what, path = _what_to_install(setup, seen.state, args)
-    if what == "install" and product.pins and args.manifest is None:
+    if what == "install" and standing.in_force(product, seen.state).pins and args.manifest is None:
         raise codes.refused(
             codes.NO_MANIFEST,
             f"release keys are pinned: give the signed manifest of {path} with --manifest, so that it is checked",

@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 
 def _consent(args: argparse.Namespace) -> prepare.Consent:
-    return prepare.Consent(adopt=args.adopt, start=args.start, server_s=args.server_time or 0)
+    permit = prepare.read_document(args.permit) if args.permit else None
+    return prepare.Consent(adopt=args.adopt, start=args.start, server_s=args.server_time or 0, permit=permit)
 
 
 def _prepared(setup: own.Setup, prepared: prepare.Prepared, src: Optional[str]) -> answers.Answer:
@@ -88,6 +89,7 @@ def _words(args: argparse.Namespace) -> List[str]:
     target = args.target if args.target == "-" else os.path.abspath(args.target)
     words = ["upgrade", "--config", os.path.abspath(args.config), "--target", target]
     words += ["--src", os.path.abspath(args.src)] if args.src else []
+    words += ["--permit", os.path.abspath(args.permit)] if args.permit else []
     words += ["--id", args.id] if args.id else []
     words += ["--server-time", rfc3339.render(args.server_time)] if args.server_time is not None else []
     given = {"--json": args.json, "--adopt": args.adopt, "--start": args.start}
@@ -108,6 +110,7 @@ def shown(setup: own.Setup, prepared: prepare.Prepared, would: bool) -> Dict[str
             "sequence": prepared.record.sequence,
             "reuse": prepared.reuse,
             "adopt": prepared.adopt,
+            "permit": prepared.permit.permit_id if prepared.permit is not None else None,
             "artifact": {
                 "name": name,
                 "url": prepared.target.url,
@@ -127,6 +130,8 @@ def said(setup: own.Setup, prepared: prepare.Prepared) -> List[str]:
     if prepared.there:
         return [f"{name} {target.version} is what runs: nothing to do"]
     lines = [f"{name} {prepared.from_version} -> {target.version}, sequence {prepared.record.sequence}"]
+    if prepared.permit is not None:
+        lines.append(f"permit: {prepared.permit.permit_id} lets this host below its release floor, once")
     if prepared.adopt:
         lines.append(f"adopt: {setup.product.entrypoint} is taken into a slot first")
     if prepared.reuse:
@@ -207,6 +212,7 @@ def _swap(
         newest_issued=prepared.newest_issued,
         command="-",
         trial_id=trial_id or manager.new_trial_id(),
+        permit=prepared.permit,
     )
     try:
         if prepared.adopt:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import answers, cmd_trial, host, looking, own
+from slotward import answers, cmd_trial, doctor_trust, host, looking, own
 
 if TYPE_CHECKING:
     import argparse
@@ -68,18 +68,8 @@ def _configuration(seen: Seen) -> List[Finding]:
     ]
 
 
-def _pins(seen: Seen) -> List[Finding]:
-    pins, threshold = seen.answer["pins"], seen.answer["threshold"]
-    if pins:
-        return [Finding("release keys", "ok", f"{pins} pinned, {threshold} must have signed")]
-    return [
-        Finding(
-            "release keys",
-            "warn",
-            "no release keys are pinned: every update is refused",
-            f"set [update] release_pins and release_threshold in {seen.config_path} (role agent: agent_release_pins)",
-        )
-    ]
+def _trust(seen: Seen) -> List[Finding]:
+    return [Finding(*found) for found in doctor_trust.findings(seen.answer, seen.config_path)]
 
 
 def _policy(seen: Seen) -> List[Finding]:
@@ -210,7 +200,7 @@ def _unit(seen: Seen) -> List[Finding]:
 
 CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _configuration,
-    _pins,
+    _trust,
     _policy,
     _records,
     check_audit,

@@ -14,8 +14,8 @@ import platform
 import time
 from typing import Optional
 
-from slotcore import checks, codes, records, settle, status
-from slotward import own
+from slotcore import checks, clocks, codes, records, settle, standing, status, trust, trust_record
+from slotward import host, own
 
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -31,6 +31,7 @@ def facts_of(
 ) -> checks.Facts:
     """All that the rows decide on, on this host and now."""
     product, update = setup.product, state.update
+    trusted = standing.in_force(product, state)
     return checks.Facts(
         target=target,
         product=product.name,
@@ -38,13 +39,38 @@ def facts_of(
         running_version=running,
         floor=status.floor_of(product, state),
         failed={entry.version: (entry.code, entry.why) for entry in update.failed},
-        pins=product.pins,
-        threshold=product.threshold,
+        pins=trusted.pins,
+        threshold=trusted.threshold,
         now_s=int(time.time()),
         policy=product.policy,
         newest_issued=update.newest_issued,
         server_s=server_s,
+        trust=state.trust or trust_record.Trust(),
+        least_floor=product.least_floor,
     )
+
+
+def documents_facts(setup: own.Setup, state: settle.State, server_s: int = 0) -> trust.Facts:
+    """All that a decision about a signed document beside the manifest needs, on this host and now."""
+    product = setup.product
+    return trust.Facts(
+        product=product.name,
+        pins=product.pins,
+        threshold=product.threshold,
+        floor=status.floor_of(product, state),
+        clocks=clocks.Clocks(int(time.time()), state.update.newest_issued, server_s),
+        machine_id=host.machine_id(),
+    )
+
+
+def with_permit(setup: own.Setup, state: settle.State, facts: checks.Facts, published: Optional[bytes]) -> checks.Facts:
+    """The facts with what a permit allows on this host; raises its refusal."""
+    if published is None:
+        return facts
+    allowed = trust.permit(documents_facts(setup, state, facts.server_s), facts.trust, published)
+    if isinstance(allowed, codes.Refusal):
+        raise codes.Refused(allowed)
+    return facts._replace(permit=allowed)
 
 
 def may_reuse(facts: checks.Facts, entry: records.SlotRecord) -> bool:

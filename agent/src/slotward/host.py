@@ -11,10 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import BinaryIO, Callable, List, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Tuple, TypeVar
 
 from slotcore import codes, records, settle, trial
 from slotcore import product as products
+
+if TYPE_CHECKING:
+    from slotcore import trust_record
 
 _MAX_SMALL = 64 * 1024
 
@@ -178,6 +181,7 @@ def read_state(product: products.Product) -> settle.State:
     nothing: records.Slots = {}
     slots = _record(product, "slots.json", records.parse_slots, nothing, damaged)
     update = _record(product, "update.json", records.parse_update, records.Update(), damaged)
+    trust, trust_known = _trust(product, update, damaged)
     state = settle.State(
         current=_slot_of(product.path("current")),
         good=_slot_of(product.path("good")),
@@ -192,6 +196,8 @@ def read_state(product: products.Product) -> settle.State:
         slots=slots,
         update=update,
         broken=(product.path(damaged[-1].name), damaged[-1].why) if damaged else None,
+        trust=trust,
+        trust_known=trust_known,
     )
     state = _with_good(product, state)
     if damaged or any(trial.is_damaged(data) for data in (state.trial, state.confirm, state.revert)):
@@ -199,6 +205,26 @@ def read_state(product: products.Product) -> settle.State:
 
         return broken.examined(product, state, damaged)
     return state
+
+
+def _trust(
+    product: products.Product, update: records.Update, damaged: List[settle.Damage]
+) -> Tuple[Optional[trust_record.Trust], bool]:
+    """The record of trust, and whether its absence is to be believed: `update.json` says which generation must be there."""
+    path = product.path("trust.json")
+    if not os.path.lexists(path):
+        if update.trust:
+            why = f"it is missing, and its generation {update.trust} was written"
+            damaged.append(settle.Damage("trust.json", why, there=False))
+        return None, not any(damage.name in ("update.json", "trust.json") for damage in damaged)
+    from slotcore import trust_record  # few hosts have one, and every start pays for what it imports
+
+    found = _record(product, "trust.json", trust_record.parse, None, damaged)
+    if found is not None and found.generation < update.trust:
+        why = f"its generation is {found.generation}, and {update.trust} was written: it is an older one"
+        damaged.append(settle.Damage("trust.json", why, there=True))
+        return None, False
+    return found, found is not None
 
 
 def _with_good(product: products.Product, state: settle.State) -> settle.State:
@@ -232,6 +258,16 @@ def damage(product: products.Product, state: settle.State) -> str:
     if digest != entry.sha256:
         return f"slot {state.current} holds other bytes than were verified for {entry.version}"
     return "" if mode & 0o111 else f"slot {state.current} is not executable"
+
+
+def machine_id() -> str:
+    """By which name a permit knows this host; "" when it has none, as before its first boot is complete."""
+    try:
+        data = read_bytes("/etc/machine-id", 64)
+    except OSError:
+        return ""
+    text = (data or b"").decode("ascii", "replace").strip()
+    return text if len(text) == 32 and set(text) <= set("0123456789abcdef") else ""
 
 
 def sha256_of(file: BinaryIO) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from slotcore import records, settle, status
@@ -25,7 +26,9 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
     version, sequence = running(state.slots, state.current or "")
     audit = audit_tail.head(product.slots_dir)  # while systemd is at work on its answer
     unit = status.unit_of((question or asking.Question(product.unit)).answer())
-    seen = status.Host(version, sequence, unit, lock.holder(product), setup.problems)
+    seen = status.Host(
+        version, sequence, unit, lock.holder(product), setup.problems, int(time.time()), host.machine_id()
+    )
     answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit)
     if answer["broken"] is not None:
         answer["broken"]["run"] = REPAIR

@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple, Optional, Tuple
 
 from slotcore import audit as audits
-from slotcore import codes, ops, outcome, plans, recording, records, settle, trial
+from slotcore import codes, ops, outcome, plans, recording, records, settle, trial, trust_plans, trust_record
 from slotcore import product as products
 from slotward import audit, effects, host
 
@@ -39,6 +39,8 @@ class Release(NamedTuple):
     newest_issued: int
     command: str
     trial_id: str
+    permit: Optional[trust_record.Allowed] = None
+    """What lets it below the floor, when it needs that."""
 
 
 def look(product: products.Product) -> Look:
@@ -114,6 +116,7 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
             effects.executor_for(product, {}, respect_stop=True).apply(plan, name)
             seen = look(product) if plan else seen
             tidy = plans.plan_tidy(product, seen.state, host.names(product))
+            tidy += trust_plans.plan_catch_up(product, seen.state)
             effects.executor_for(product, {}).apply(tidy, "tidy")
             _note_settled(product, seen, again=not plan)
             quietly = "restore" if restored else "tidy" if tidy else name
@@ -202,8 +205,11 @@ def begin_trial(product: products.Product, seen: Look, release: Release) -> tria
     """
     pending = _trial_of(product, seen, release)
     audit.accepted(product, pending)
+    if release.permit is not None:
+        audit.permitted(product, pending, release.permit.permit_id)
     try:
-        effects.executor_for(product, {}).apply(plans.plan_swap(product, pending), "swap")
+        permitted = trust_plans.plan_permitted(product, seen.state, release.permit, int(time.time()))
+        effects.executor_for(product, {}).apply(plans.plan_swap(product, pending, permitted), "swap")
     except (OSError, codes.Refused, codes.Retryable) as error:
         after = look(product)
         if after.state.current == after.state.good and after.state.trial is not None:

@@ -61,6 +61,7 @@ def product_of(config: configs.Config) -> products.Product:
         pins=config.release_pins,
         threshold=config.release_threshold,
         base_floor=max(config.release_sequence, _embedded_floor(config)),
+        least_floor=config.release_sequence,
         confirm_sources=config.confirm_sources,
         trial_length_s=config.trial_length_s,
         settle_s=config.settle_s,

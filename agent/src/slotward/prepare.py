@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-from slotcore import checks, codes, plans, records, semver, settle
+from slotcore import checks, codes, plans, records, semver, settle, trust_record
+from slotcore import manifest as manifests
 from slotcore import product as products
 from slotward import audit, build_info, gate, host, manager, own
 
@@ -39,6 +41,8 @@ class Prepared(NamedTuple):
     """The staging directory holds them: an earlier run fetched and verified them."""
     adopt: bool
     """A plain file at the entrypoint is taken into a slot first."""
+    permit: Optional[trust_record.Allowed] = None
+    """What lets it below the floor, when it needs that."""
 
 
 def read_target(path: str) -> checks.Target:
@@ -53,6 +57,18 @@ def read_target(path: str) -> checks.Target:
     except OSError as error:
         raise codes.refused(codes.CANNOT_READ, f"cannot read the target file {path}: {error.strerror}") from error
     return checks.parse_target(data)
+
+
+def read_document(path: str) -> bytes:
+    """A published document; raises Refused `cannot-read`. Nobody waits for what is no plain file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise codes.refused(codes.CANNOT_READ, f"{path} is not a plain file")
+            return file.read(manifests.MAX_PUBLISHED + 1)
+    except OSError as error:
+        raise codes.refused(codes.CANNOT_READ, f"cannot read {path}: {error.strerror}") from error
 
 
 def digest_of(path: str) -> str:
@@ -97,7 +113,7 @@ def running_version(product: products.Product, state: settle.State) -> Tuple[Opt
     return build_info.VERSION, None
 
 
-def _quiet(product: products.Product, seen: manager.Look) -> None:
+def quiet(product: products.Product, seen: manager.Look) -> None:
     """No record is broken and nothing is in flight, or a refusal says what is."""
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
@@ -164,14 +180,15 @@ def _entrypoint(setup: own.Setup, state: settle.State, consent: bool) -> bool:
 
 
 class Consent(NamedTuple):
-    """What whoever asks agrees to and brings: adopting a plain file, starting a stopped unit, the time there."""
+    """What whoever asks agrees to and brings: adopting a plain file, starting a stopped unit, the time there, a permit."""
 
     adopt: bool = False
     start: bool = False
     server_s: int = 0
+    permit: Optional[bytes] = None
 
 
-def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, server_s: int) -> Prepared:
+def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consent: Consent) -> Prepared:
     """What the target is to this host by its records and by the release's own checks; raises the first refusal."""
     product = setup.product
     running, digest = running_version(product, seen.state)
@@ -188,21 +205,21 @@ def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, server
     )
     if base.there:
         return base
-    facts = gate.facts_of(setup, seen.state, target, running, server_s)
+    facts = gate.facts_of(setup, seen.state, target, running, consent.server_s)
     refusal = checks.check_before_manifest(facts)
     if refusal is not None:
         raise codes.Refused(refusal)
     held = _held(product, seen.state, target, facts.floor)
     if held is not None and gate.may_reuse(facts, held):
         return base._replace(record=held, reuse=True)
-    found = checks.check(facts)
+    found = checks.check(gate.with_permit(setup, seen.state, facts, consent.permit))
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
     manifest, artifact = found.manifest, found.artifact
     record = records.SlotRecord(
         target.version, manifest.sequence, artifact.sha256, artifact.size, manifest.expires_at, manifest.channel
     )
-    return base._replace(record=record, newest_issued=manifest.issued_at)
+    return base._replace(record=record, newest_issued=manifest.issued_at, permit=found.permit)
 
 
 def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Optional[str] = None) -> Prepared:
@@ -211,8 +228,8 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
         raise codes.BadConfig(setup.problems)
     product = setup.product
     seen = manager.look(product)
-    _quiet(product, seen)
-    prepared = _checked(setup, seen, target, consent.server_s)
+    quiet(product, seen)
+    prepared = _checked(setup, seen, target, consent)
     if prepared.there:
         return prepared
     must_adopt = _entrypoint(setup, seen.state, consent.adopt)

@@ -17,8 +17,9 @@ from __future__ import annotations
 import re
 from typing import Callable, NamedTuple, Optional, Tuple, Union
 
-from . import clocks, codes, manifest, policy, semver, signatures, target
+from . import clocks, codes, manifest, policy, semver, signatures, target, trust_rows
 from . import facts as known
+from . import trust_record as trusts
 
 Facts = known.Facts
 Offer = known.Offer
@@ -33,11 +34,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Verified(NamedTuple):
-    """A release that this host takes, the file of it that it runs, and the pins that signed."""
+    """A release that this host takes, the file of it that it runs, the pins that signed, and the permit that it needs."""
 
     manifest: manifest.Manifest
     artifact: Artifact
     signers: Tuple[str, ...]
+    permit: Optional[trusts.Allowed] = None
 
 
 class TargetCheck(NamedTuple):
@@ -75,7 +77,8 @@ def check(facts: Facts) -> Union[Verified, codes.Refusal]:
     refusal = _check_manifest(facts, found.manifest)
     if refusal:
         return refusal
-    return Verified(found.manifest, _artifacts(facts, found.manifest)[0], found.signers)
+    permit = facts.permit if trust_rows.needs_permit(facts, found.manifest) else None
+    return Verified(found.manifest, _artifacts(facts, found.manifest)[0], found.signers, permit)
 
 
 def check_before_manifest(facts: Facts) -> Optional[codes.Refusal]:
@@ -155,20 +158,6 @@ def _version(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     return "the manifest releases %s %s, not %s" % (facts.product, body.version, facts.target.version)
 
 
-def _floor(facts: Facts, body: manifest.Manifest) -> Optional[str]:
-    if body.sequence >= facts.floor:
-        return None
-    text = "release sequence %d is older than %d, which this node ran or was installed at (rollback)"
-    return text % (body.sequence, facts.floor)
-
-
-def _not_older(facts: Facts, body: manifest.Manifest) -> Optional[str]:
-    """Only where no floor protects: a development build, whose sequence is 0."""
-    if facts.floor or not _older(body.version, facts.running_version):
-        return None
-    return "%s %s is older than the running %s (rollback)" % (facts.product, body.version, facts.running_version)
-
-
 def _not_expired(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     return clocks.expired(facts.clocks, body.expires_at, "the release manifest")
 
@@ -203,12 +192,6 @@ def _artifacts(facts: Facts, body: manifest.Manifest) -> Tuple[manifest.Artifact
     return tuple(one for one in body.artifacts if (one.name, one.platform, one.sha256) == wanted)
 
 
-def _older(text: str, than: Optional[str]) -> bool:
-    """True when both are versions and the first comes before the second."""
-    one, other = semver.parse(text), semver.parse(than or "")
-    return one is not None and other is not None and semver.older(one, other)
-
-
 POLICY_CHECKS: Tuple[TargetCheck, ...] = (
     TargetCheck(codes.UPDATES_DISABLED, policy.enabled),
     TargetCheck(codes.CHANNEL_NOT_ALLOWED, policy.requested_channel),
@@ -222,18 +205,21 @@ TARGET_CHECKS: Tuple[TargetCheck, ...] = (
     TargetCheck(codes.FAILED_BEFORE, _not_failed_before),
     TargetCheck(codes.BAD_DIGEST, _digest),
     TargetCheck(codes.NO_PINS, _pins),
+    TargetCheck(codes.KEYS_EXPIRED, trust_rows.keys_expired),
 )
 MANIFEST_CHECKS: Tuple[ManifestCheck, ...] = (
     ManifestCheck(codes.WRONG_PRODUCT, _product),
     ManifestCheck(codes.WRONG_VERSION, _version),
-    ManifestCheck(codes.BELOW_FLOOR, _floor),
-    ManifestCheck(codes.OLDER_THAN_RUNNING, _not_older),
+    ManifestCheck(codes.NOT_PERMITTED, trust_rows.permitted),
+    ManifestCheck(codes.BELOW_FLOOR, trust_rows.floor),
+    ManifestCheck(codes.OLDER_THAN_RUNNING, trust_rows.not_older),
     ManifestCheck(codes.EXPIRED, _not_expired),
     ManifestCheck(codes.NO_ARTIFACT, _artifact_listed),
     ManifestCheck(codes.WRONG_KIND, _artifact_kind),
     ManifestCheck(codes.ARTIFACT_TOO_LARGE, _artifact_size),
 )
 OFFER_CHECKS: Tuple[OfferCheck, ...] = (
+    OfferCheck(codes.WITHDRAWN, trust_rows.not_withdrawn),
     OfferCheck(codes.CHANNEL_NOT_ALLOWED, policy.channel),
     OfferCheck(codes.WRONG_CHANNEL, policy.channel_as_asked),
     OfferCheck(codes.SEQUENCE_NOT_NEWER, policy.strict_sequence),

@@ -71,6 +71,7 @@ BAD_DOCUMENT = _code("bad-document", REFUSAL, "the signed document has another s
 KEYS_NOT_NEWER = _code("keys-not-newer", REFUSAL, "the key set's sequence is not above that of the one in use")
 NOT_PERMITTED = _code("not-permitted", REFUSAL, "the permit is not for this host, product or release")
 PERMIT_USED = _code("permit-used", REFUSAL, "the permit was used on this host already")
+RECORD_FULL = _code("record-full", REFUSAL, "the record of trust has no room for one more notice")
 FLOOR_UNPROVEN = _code("floor-unproven", REFUSAL, "nothing proves the floor, so an operator must say it")
 
 # Making releases.

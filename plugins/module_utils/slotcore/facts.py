@@ -14,6 +14,7 @@ from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import clocks, manifest, target
 from . import product as products
+from . import trust_record as trusts
 
 MAX_ARTIFACT = 512 << 20
 
@@ -40,11 +41,18 @@ class Facts(NamedTuple):
     policy: products.Policy = products.Policy()
     newest_issued: int = 0
     server_s: int = 0
+    trust: trusts.Trust = trusts.Trust()
+    """The record of trust: whose key set is in use, and what was withdrawn."""
+    permit: Optional[trusts.Allowed] = None
+    """The release that a permit, verified for this host, lets below the floor."""
+    least_floor: int = 0
+    """The configured floor, which no permit passes."""
 
     @property
     def clocks(self) -> clocks.Clocks:
         """The times by which an expiry is judged."""
-        return clocks.Clocks(self.now_s, self.newest_issued, self.server_s)
+        issued = self.trust.keys.issued_at if self.trust.keys is not None else 0
+        return clocks.Clocks(self.now_s, max(self.newest_issued, issued), self.server_s)
 
     @property
     def running(self) -> str:

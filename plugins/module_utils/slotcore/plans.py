@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional, Sequence
 
-from . import codes, ops, recording, records
+from . import codes, ops, recording, records, trust_plans
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -87,12 +87,16 @@ def plan_stage(
     return noted + _fill(product, state, slot, record, STAGED)
 
 
-def plan_swap(product: products.Product, trial: trials.Trial) -> ops.Plan:
-    """Start the trial of the bytes in `trial.to_slot` (the order of DESIGN 4)."""
+def plan_swap(product: products.Product, trial: trials.Trial, permitted: ops.Plan = ()) -> ops.Plan:
+    """Start the trial of the bytes in `trial.to_slot` (the order of DESIGN 4).
+
+    `permitted` uses the permit up that it needs: after the record that says for what, before what it allows.
+    """
     return (
         ops.link_durably(product.path("back"), trial.from_slot)
         + ops.write_durably(product.path("trial.log"), trials.LOG_HEADER)
         + ops.write_durably(product.path("trial"), trials.render_trial(trial))
+        + permitted
         + (ops.Arm(),)
         + ops.link_durably(product.path("current"), trial.to_slot)
         + (ops.Restart(),)
@@ -137,12 +141,14 @@ def plan_finish_confirm(
     """
     slot = trial.to_slot if trial is not None else (state.current or free_slot(state))
     about = _about(state, trial, slot)
-    floor = max(state.update.floor, product.base_floor, about.sequence)
+    floor = trust_plans.floor_after(product, state, trial, about)
     update = state.update._replace(floor=floor, last=_last(trial, "confirmed", end, about.version))
+    permitted = state.trust is not None and state.trust.allowed is not None
     return (
         ops.unlink_durably(product.slots_dir, "back")
         + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
+        + (trust_plans.plan_ended(product, state, update) if permitted else ())
         + _tidied(product, state, "trial.confirm", state.confirm or state.trial, end, *settles.TRIAL_NAMES)
     )
 
@@ -164,7 +170,8 @@ def _return_links(product: products.Product, state: settles.State) -> ops.Plan:
 
 def _record_end(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
     about = _about(state, trial, settles.new_slot(state, trial))
-    if end.code == codes.NEVER_STARTED:
+    swapped = end.code != codes.NEVER_STARTED
+    if not swapped:
         known = state.update.last
         if trial is not None and known is not None and known.trial_id == trial.trial_id:
             return ()  # a leftover of a trial whose end is recorded already
@@ -174,7 +181,7 @@ def _record_end(product: products.Product, state: settles.State, trial: Optional
         if about.version:
             failure = records.Failed(about.version, end.code, end.why, about.sequence, about.sha256, end.at)
             update = records.with_failure(update, failure)
-    return recording.write(product, recording.UPDATE, records.render_update(update))
+    return trust_plans.plan_ended(product, state, update, swapped)
 
 
 def plan_finish_revert(

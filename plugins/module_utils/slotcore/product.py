@@ -41,6 +41,8 @@ class Product(NamedTuple):
     threshold: int = 1
     base_floor: int = 0
     """The highest of the configured and the embedded sequence: the floor before any record."""
+    least_floor: int = 0
+    """The configured sequence, below which no permit takes the floor (I3)."""
     confirm_sources: Tuple[str, ...] = ("controller",)
     trial_length_s: int = DEFAULT_TRIAL_LENGTH_S
     settle_s: int = 10

@@ -56,5 +56,11 @@ def older(one: Version, other: Version) -> bool:
     return one.precedence < other.precedence
 
 
+def is_older(text: str, than: Optional[str]) -> bool:
+    """True when both are versions and the first comes before the second."""
+    one, other = parse(text), parse(than or "")
+    return one is not None and other is not None and older(one, other)
+
+
 def _identifier(part: str) -> _Identifier:
     return (False, int(part), "") if part.isdigit() else (True, 0, part)

@@ -12,11 +12,14 @@ Rules:
 from __future__ import annotations
 
 import enum
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import codes, records
 from . import product as products
 from . import trial as trials
+
+if TYPE_CHECKING:
+    from . import trust_record as trusts
 
 TRIAL_NAMES = ("trial.log", "trial.sources")
 """What belongs to a trial beside its record and `back`."""
@@ -71,6 +74,10 @@ class State(NamedTuple):
     """Every JSON record that cannot be read."""
     aside: Tuple[str, ...] = ()
     """Names of what was set aside earlier, a directory's with a slash; looked for only when something is damaged."""
+    trust: Optional[trusts.Trust] = None
+    """The record of trust; None when none was ever written, or it cannot be believed."""
+    trust_known: bool = True
+    """Whether that None is to be believed: a record of trust that is lost is no licence for the configuration's pins."""
 
 
 class Action(enum.Enum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from . import codes, outcome, records
+from . import codes, outcome, records, standing
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -80,6 +80,9 @@ class Host(NamedTuple):
     unit: Unit
     lock: Optional[Lock]
     problems: Tuple[str, ...]
+    now_s: int = 0
+    """The wall clock, for nothing but warnings: 0 gives none."""
+    machine_id: str = ""
 
 
 def floor_of(product: products.Product, state: settles.State) -> int:
@@ -136,7 +139,7 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
     settlement = settles.decide(state, clock)
     trial = settlement.trial if settlement.action is settles.Action.AWAIT else None
     shown, code = outcome.state_now(settlement, state.update, host.unit.runs)
-    broken = state.broken
+    broken, trusted = state.broken, standing.in_force(product, state)
     if broken is not None:
         code = codes.RECORD_BROKEN
     elif host.problems:
@@ -151,8 +154,10 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
         "version": host.version,
         "sequence": host.sequence,
         "floor": floor_of(product, state),
-        "pins": len(product.pins),
-        "threshold": product.threshold,
+        "pins": len(trusted.pins),
+        "threshold": trusted.threshold,
+        "trust": standing.as_json(trusted, state, host.version, host.sequence, host.machine_id),
+        "warnings": standing.warnings(trusted, state, host.version, host.now_s),
         "policy": dict(product.policy._asdict(), allowed_channels=list(product.policy.allowed_channels)),
         "slots": _slots_as_json(state),
         "trial": trial_as_json(product, state, trial, clock) if trial is not None else None,
@@ -192,6 +197,7 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
     """The lines of `update` for people, from its JSON answer."""
     pins = answer["pins"]
     counted = f"{pins} release pin{'' if pins == 1 else 's'} (threshold {answer['threshold']})"
+    counted += standing.of_key_set(answer)
     shown = [
         f"version {answer['version']}, release floor {answer['floor']}, {counted}",
         _slots_line(answer, entrypoint),
@@ -212,6 +218,7 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
         )
     if answer["broken"] is not None:
         shown.append(broken_line(answer["broken"]) + "; updates are refused")
+    shown.extend(standing.lines(answer))
     shown.extend(f"configuration: {problem}; updates are refused" for problem in answer["config_problems"])
     shown.extend(f"failed: {entry['version']} ({entry['why']})" for entry in answer["failed"])
     return shown

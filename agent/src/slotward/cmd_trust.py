@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward trust`: whom this host trusts, and taking key sets and withdrawals (trust.md, section 2).
+
+Rules:
+- All documents of one command are judged before anything is written; one refusal refuses all of them.
+- What changes the keys is in the audit log before it is in force.
+- No trial may be pending: what it was let in by must not change under it.
+- The same again changes nothing and says so (I9); a chain that begins before what is in use is taken from there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
+
+from slotcore import audit as audits
+from slotcore import codes, plans, settle, standing, trust, trust_plans, trust_record
+from slotcore import product as products
+from slotward import answers, audit, effects, gate, host, lock, looking, manager, own, prepare
+
+if TYPE_CHECKING:
+    import argparse
+
+EVENTS = {trust.KEYS_CHANGED: audits.KEYS_CHANGED, trust.WITHDRAWN: audits.WITHDRAWN}
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Show, or apply."""
+    setup = own.load(args.config)
+    if not args.words:
+        return _show(setup)
+    if args.words[0] != "apply" or len(args.words) < 2:
+        text = "usage: slotward trust [apply FILE ...]"
+        return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed", message=text), [text])
+    if os.geteuid() != 0:
+        raise codes.refused(codes.NOT_ROOT, "whom this host trusts is in root's records: run it as root")
+    if setup.problems:
+        raise codes.BadConfig(setup.problems)
+    given = [(path, prepare.read_document(path)) for path in args.words[1:]]
+    if args.check:
+        return _check(setup, given, args.server_time or 0)
+    with audit.refusals(setup.product), lock.held(setup.product, "trust apply"):
+        return _apply(setup, given, args.server_time or 0)
+
+
+def _steps(
+    setup: own.Setup, state: settle.State, given: Sequence[Tuple[str, bytes]], server_s: int
+) -> Tuple[trust.Step, ...]:
+    """What the documents do to the record of this host; raises the first refusal."""
+    facts = gate.documents_facts(setup, state, server_s)
+    found = trust.apply(facts, state.trust or trust_record.Trust(), given)
+    if isinstance(found, codes.Refusal):
+        raise codes.Refused(found)
+    return found
+
+
+def _check(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) -> answers.Answer:
+    seen = manager.look(setup.product)
+    prepare.quiet(setup.product, seen)
+    return _answer(setup, given, _steps(setup, seen.state, given, server_s), would=True)
+
+
+def _apply(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) -> answers.Answer:
+    product = setup.product
+    seen, _done = manager.settle_now(product)
+    prepare.quiet(product, seen)
+    steps = _steps(setup, seen.state, given, server_s)
+    changing = [step for step in steps if step.event]
+    _note(product, changing, trust.KEYS_CHANGED)
+    if changing:
+        plan = trust_plans.plan_apply(product, seen.state, plans.free_slot(seen.state), steps[-1].trust)
+        try:
+            effects.executor_for(product, {}).apply(plan, "trust")
+        except OSError as error:
+            raise effects.as_retryable(error, f"write down whom {product.name} trusts") from error
+    _note(product, changing, trust.WITHDRAWN)
+    return _answer(setup, given, steps, would=False)
+
+
+def _note(product: products.Product, steps: Sequence[trust.Step], event: str) -> None:
+    for step in steps:
+        if step.event == event:
+            audit.note(product, EVENTS[event], why=step.text, to_version=step.version, sequence=step.sequence)
+
+
+def _answer(
+    setup: own.Setup, given: Sequence[Tuple[str, bytes]], steps: Sequence[trust.Step], would: bool
+) -> answers.Answer:
+    changed = any(step.event for step in steps)
+    answer = answers.base(setup.product.name, "idle", changed=changed)
+    answer["applied"] = [
+        {"file": path, "changed": bool(step.event), "event": step.event, "sequence": step.sequence, "text": step.text}
+        for (path, _data), step in zip(given, steps)
+    ]
+    lines = [
+        f"{'would take ' if would and step.event else ''}{path}: {step.text}" for (path, _), step in zip(given, steps)
+    ]
+    shown, more = _shown(setup)
+    answer.update(shown)
+    return answers.Answer(answers.DONE, answer, lines + ([] if would else more))
+
+
+def _show(setup: own.Setup) -> answers.Answer:
+    shown, lines = _shown(setup)
+    answer = answers.base(setup.product.name, "idle")
+    answer.update(shown)
+    if answer["broken"] is None:
+        return answers.Answer(answers.DONE, answer, lines)
+    answer.update(
+        state="refused", code=codes.RECORD_BROKEN, message=f"{answer['broken']['file']}: {answer['broken']['why']}"
+    )
+    return answers.Answer(answers.BROKEN, answer, [*lines, f"broken: {answer['message']}; updates are refused"])
+
+
+def _shown(setup: own.Setup) -> Tuple[Dict[str, Any], List[str]]:
+    """The record as values and as lines."""
+    state = host.read_state(setup.product)
+    seen = looking.look(setup, state)
+    record = state.trust or trust_record.Trust()
+    shown = {name: seen[name] for name in ("trust", "warnings", "floor", "broken")}
+    shown["generation"] = record.generation
+    shown["withdrawals"] = [entry._asdict() for entry in record.withdrawn]
+    shown["permits"] = [entry._asdict() for entry in record.permits]
+    shown["allowed"] = record.allowed._asdict() if record.allowed is not None else None
+    return shown, [*_about_keys(standing.in_force(setup.product, state), seen), *_about_the_rest(record, seen)]
+
+
+def _about_keys(trusted: standing.InForce, seen: Dict[str, Any]) -> List[str]:
+    if trusted.source == "unknown":
+        return ["nobody: the record of whom this host trusts is lost, and no pins of the configuration stand in for it"]
+    if trusted.source == "configuration":
+        lines = [f"trusts {len(trusted.pins)} keys of the configuration, of which {trusted.threshold} must sign"]
+        if not trusted.pins:
+            lines = ["trusts nobody: no release keys are pinned ([update] release_pins)"]
+    else:
+        from slotcore import rfc3339
+
+        when = rfc3339.render(trusted.expires_at)
+        text = (
+            f"trusts the {len(trusted.pins)} keys of key set {trusted.sequence}, of which {trusted.threshold} must sign"
+        )
+        lines = [f"{text}, until {when}; the configuration's pins do not count"]
+    return lines + [f"  {pin}" for pin in trusted.pins] + [f"{one['level']}: {one['text']}" for one in seen["warnings"]]
+
+
+def _about_the_rest(record: trust_record.Trust, seen: Dict[str, Any]) -> List[str]:
+    lines = [
+        f"withdrawn: {entry.version}, sequence {entry.sequence}: {entry.why}"
+        + (" (this host runs it)" if seen["trust"]["withdrawn"] and _runs(seen, entry) else "")
+        for entry in record.withdrawn
+    ]
+    lines += [f"used permit: {entry.permit_id}" for entry in record.permits]
+    if record.allowed is not None:
+        lines.append(f"on trial by permit {record.allowed.permit_id}: {record.allowed.version}")
+    return [*lines, f"this host is {seen['trust']['machine_id'] or 'without a machine id, so no permit can name it'}"]
+
+
+def _runs(seen: Dict[str, Any], entry: trust_record.Withdrawn) -> bool:
+    return (entry.version, entry.sequence) == (seen["version"], seen["sequence"])

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Doctor's checks of whom this host trusts, of what expires soon, and of a release that was withdrawn.
+
+Rules:
+- `fail` only where updates are refused for it: nobody is trusted, or the keys have expired. The daemon runs on (N12).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+Answer = Dict[str, Any]
+Found = Tuple[str, str, str, str]
+"""A finding: name, state, message, and the command that mends it."""
+
+
+def findings(answer: Answer, config_path: str) -> List[Found]:
+    """What an answer of `update` says about trust."""
+    return [*_pins(answer, config_path), *_expiry(answer), *_withdrawn(answer)]
+
+
+def _pins(answer: Answer, config_path: str) -> List[Found]:
+    pins, threshold, trust = answer["pins"], answer["threshold"], answer["trust"]
+    if trust["source"] == "unknown":
+        text = "the record of whom this host trusts is lost: nobody is, and the configuration's pins do not stand in for it"
+        return [("release keys", "fail", text, "slotward trust apply FILE ... (every key set from the first on)")]
+    if pins:
+        whose = "of the configuration" if trust["source"] == "configuration" else f"of key set {trust['sequence']}"
+        return [("release keys", "ok", f"{pins} {whose} count, {threshold} must have signed", "")]
+    return [
+        (
+            "release keys",
+            "warn",
+            "no release keys are pinned: every update is refused",
+            f"set [update] release_pins and release_threshold in {config_path} (role agent: agent_release_pins)",
+        )
+    ]
+
+
+_RENEW = {
+    "keys": "slotward trust apply FILE (the next key set, made by slotward release key-set)",
+    "manifest": "slotward upgrade --target FILE (a newer release, or this one with a manifest that lasts longer)",
+}
+
+
+def _expiry(answer: Answer) -> List[Found]:
+    found = [
+        ("expiry", "fail" if one["what"] == "keys" and one["days"] < 0 else "warn", one["text"], _RENEW[one["what"]])
+        for one in answer["warnings"]
+        if one["what"] in _RENEW
+    ]
+    return found or [("expiry", "ok", "neither keys nor manifest expire within 90 days", "")]
+
+
+def _withdrawn(answer: Answer) -> List[Found]:
+    if not answer["trust"]["withdrawn"]:
+        return [("withdrawn", "ok", "the release that runs was not withdrawn", "")]
+    text = f"{answer['version']}, which runs here, was withdrawn (slotward trust says why)"
+    return [("withdrawn", "warn", text, "slotward upgrade --target FILE (another release)")]

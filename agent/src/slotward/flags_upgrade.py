@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The flags of `prepare` and `upgrade`, and the one that other commands share with them."""
+
+from __future__ import annotations
+
+import argparse
+
+TARGET_HELP = (
+    "JSON file of the release to go to: product, version, url, sha256, signature (the published manifest as a string); "
+    "- reads standard input"
+)
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Those that prepare and upgrade have in common."""
+    parser.add_argument("--target", required=True, metavar="FILE", help=TARGET_HELP)
+    parser.add_argument(
+        "--src", metavar="FILE", help="the artifact is this file, already on the host; nothing is downloaded"
+    )
+    parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="agree that a plain file found at the entrypoint is taken into a slot first",
+    )
+    parser.add_argument(
+        "--start", action="store_true", help="agree that a stopped or disabled unit is started by the switch"
+    )
+    _permit(parser)
+    server_time(parser)
+
+
+def server_time(parser: argparse.ArgumentParser) -> None:
+    """The time of whoever asks, for every command that judges an expiry."""
+    parser.add_argument(
+        "--server-time",
+        type=_time,
+        metavar="TIME",
+        help="the time of whoever asks, as 2026-01-31T23:59:59Z: an expiry is judged by the later of it and the host's",
+    )
+
+
+def _permit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--permit",
+        metavar="FILE",
+        help="a signed permit that lets this host go to this one release below its floor, once",
+    )
+
+
+def _time(text: str) -> int:
+    from slotcore import rfc3339
+
+    try:
+        return rfc3339.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def upgrade(parser: argparse.ArgumentParser) -> None:
+    """Those of upgrade."""
+    prepare(parser)
+    parser.add_argument("--stage-only", action="store_true", help="fetch and verify, switch nothing")
+    parser.add_argument("--no-wait", action="store_true", help="answer as soon as the trial has begun")
+    parser.add_argument(
+        "--no-smoke", action="store_true", help="skip the look at the staged program and its smoke test"
+    )
+    parser.add_argument("--id", metavar="ID", help="the trial's id (16 hexadecimal digits), chosen by the caller")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward trust` as a process on a real directory: rotation, revocation, withdrawals, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import Any, Callable, Dict, List, NamedTuple
+
+import pytest
+from support import signing
+
+from slotcore import audit, codes, recording, records
+from slotcore import trust_record as trusts
+from slotward import cli
+
+PROGRAM = "import sys; from slotward import cli; sys.exit(cli.main(sys.argv[1:]))"
+OLD = [signing.key() for _number in range(3)]
+NEW = [signing.key() for _number in range(3)]
+NEWEST = [signing.key() for _number in range(2)]
+FIRST = signing.key_set(1, NEW, OLD[:2])
+SECOND = signing.key_set(2, NEWEST, NEW[:2])
+AWAY = signing.withdrawal("1.0.0", 1, OLD[:2])
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="whom a host trusts is root's")
+
+
+class Ran(NamedTuple):
+    """The end of one command."""
+
+    status: int
+    json: Dict[str, Any]
+    err: str
+
+
+class Host:
+    """A slots directory at rest: 1.0.0 in slot a, 1.1.0 verified in slot b."""
+
+    def __init__(self, top: pathlib.Path) -> None:
+        self.top, self.slots = top, top / "slots"
+        self.slots.mkdir()
+        for name in ("a", "b"):
+            (self.slots / name).write_bytes(b"abc")
+        for name in ("current", "good"):
+            (self.slots / name).symlink_to("a")
+        slots = {
+            slot: records.SlotRecord(version, number, "0" * 64, 3)
+            for number, (slot, version) in enumerate((("a", "1.0.0"), ("b", "1.1.0")), 1)
+        }
+        self.write(recording.SLOTS, records.render_slots(slots))
+        self.write(recording.UPDATE, records.render_update(records.Update(floor=1)))
+        self.configure(",".join(one.public.pin for one in OLD))
+        (top / "calls").touch()
+        (top / "show").write_text("\n".join(["ActiveState=active\n"] * 3))
+        (top / "say-").write_text("systemd 252\n")
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": ":".join(path for path in sys.path if path),
+            "FAKE_SYSTEMD": str(top),
+            "PATH": f"{pathlib.Path(__file__).parent / 'fakes'}:{os.environ['PATH']}",
+        }
+
+    def configure(self, pins: str, threshold: int = 2, more: str = "") -> None:
+        """Write the configuration."""
+        text = f'data_dir = "{self.top}/data"\n[update]\nslots_dir = "{self.slots}"\nentrypoint = "{self.top}/probe"\n'
+        (self.top / "config.toml").write_text(f'{text}release_pins = "{pins}"\nrelease_threshold = {threshold}\n{more}')
+
+    def write(self, name: str, data: bytes) -> None:
+        """A record and its copy, whatever the umask."""
+        for path, text in ((self.slots / name, data), (self.slots / (name + recording.COPY), recording.sealed(data))):
+            path.write_bytes(text)
+            path.chmod(0o644)
+
+    def run(self, *words: str) -> Ran:
+        """One command."""
+        config = str(self.top / "config.toml")
+        argv = [sys.executable, "-W", "error", "-c", PROGRAM, words[0], "--config", config, "--json", *words[1:]]
+        done = subprocess.run(
+            argv, cwd=self.top, env=self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.stdout, done.stderr
+        return Ran(done.returncode, json.loads(done.stdout), done.stderr)
+
+    def apply(self, *documents: bytes, check: bool = False) -> Ran:
+        """`slotward trust apply` of these documents, in this order."""
+        names = []
+        for number, data in enumerate(documents):
+            names.append(f"doc-{number}.json")
+            (self.top / names[-1]).write_bytes(data)
+        return self.run("trust", "apply", *names, *(["--check"] if check else []))
+
+    def applied(self, *documents: bytes) -> Ran:
+        """The same, which must succeed."""
+        ran = self.apply(*documents)
+        assert ran.status == 0, ran
+        return ran
+
+    def refused(self, *documents: bytes) -> Ran:
+        """The same, which must be refused and change nothing but the log."""
+        before = self.records()
+        ran = self.apply(*documents)
+        assert (ran.status, ran.json["changed"]) == (3, False), ran
+        assert self.records() == before
+        return ran
+
+    def records(self) -> Dict[str, bytes]:
+        """The records and their copies, and whatever else lies there but the log and the lock."""
+        found = {path.name: path for path in self.slots.iterdir() if path.name not in ("audit.log", "lock")}
+        return {name: path.read_bytes() for name, path in found.items()}
+
+    def record(self) -> trusts.Trust:
+        """`trust.json`, as it is read."""
+        return trusts.parse((self.slots / "trust.json").read_bytes(), "trust.json")
+
+    def update(self) -> records.Update:
+        """`update.json`, as it is read."""
+        return records.parse_update((self.slots / "update.json").read_bytes(), "update.json")
+
+    def events(self) -> List[audit.Event]:
+        """What the log says."""
+        return [audit.parse(line).event for line in (self.slots / "audit.log").read_bytes().splitlines()]
+
+
+@pytest.fixture
+def host(tmp_path: pathlib.Path) -> Host:
+    """A host of its own."""
+    return Host(tmp_path)
+
+
+def test_without_a_key_set_the_configuration_is_trusted(host: Host) -> None:
+    """And nothing is written by looking."""
+    before = host.records()
+    ran = host.run("trust")
+    assert ran.status == 0
+    assert ran.json["trust"]["source"] == "configuration"
+    assert ran.json["trust"]["pins"] == [one.public.pin for one in OLD]
+    assert (ran.json["generation"], ran.json["withdrawals"], ran.json["permits"], ran.json["allowed"]) == (
+        0,
+        [],
+        [],
+        None,
+    )
+    assert ran.json["trust"]["machine_id"] == pathlib.Path("/etc/machine-id").read_text().strip()
+    assert host.records() == before
+
+
+def test_N17_one_document_rotates_the_keys_of_a_host(host: Host) -> None:
+    """Record, copy, generation, log; the free slot's record goes with the keys that let its bytes in."""
+    ran = host.applied(FIRST)
+    assert (ran.json["changed"], ran.json["code"]) == (True, "ok")
+    assert [(one["file"], one["changed"], one["event"]) for one in ran.json["applied"]] == [
+        ("doc-0.json", True, "keys-changed")
+    ]
+    trust = ran.json["trust"]
+    assert (trust["source"], trust["sequence"], trust["threshold"]) == ("key-set", 1, 2)
+    assert trust["pins"] == [one.public.pin for one in NEW]
+    assert host.record().generation == host.update().trust == 1
+    assert recording.unsealed((host.slots / "trust.json.copy").read_bytes()) == (host.slots / "trust.json").read_bytes()
+    assert list(records.parse_slots((host.slots / "slots.json").read_bytes(), "x")) == ["a"]
+    assert [(one.event, one.sequence) for one in host.events()] == [("keys-changed", 1)]
+    assert host.update().floor == 1
+
+
+def test_I9_the_same_again_changes_nothing_and_says_so(host: Host) -> None:
+    """Neither a record nor the log."""
+    host.applied(FIRST, AWAY_BY_NEW)
+    before, events = host.records(), host.events()
+    ran = host.applied(FIRST, AWAY_BY_NEW)
+    assert not ran.json["changed"]
+    assert [one["text"] for one in ran.json["applied"]] == [
+        "key set 1 is in use already",
+        "slotward 1.1.0, sequence 2 is withdrawn already",
+    ]
+    assert (host.records(), host.events()) == (before, events)
+
+
+AWAY_BY_NEW = signing.withdrawal("1.1.0", 2, NEW[:2])
+
+
+def test_N17_a_chain_takes_hosts_from_wherever_they_are(host: Host) -> None:
+    """One that was away for both, one that has the first, one that has all."""
+    for changed in ([True, True], [False, False]):
+        ran = host.applied(FIRST, SECOND)
+        assert [one["changed"] for one in ran.json["applied"]] == changed
+    assert host.run("trust").json["trust"]["sequence"] == 2
+    assert [one.sequence for one in host.events()] == [1, 2]
+
+
+def test_revocation_counts_at_once(host: Host) -> None:
+    """What the old keys sign from then on is worth nothing, though the configuration still pins them."""
+    host.applied(FIRST)
+    ran = host.refused(AWAY)
+    assert ran.json["code"] == codes.TOO_FEW_SIGNATURES
+    assert ran.json["message"].startswith(
+        "doc-0.json: the withdrawal has 0 of the 2 signatures by pinned keys that it needs (of slotward 1.0.0; "
+    )
+    assert "its key is not pinned" in ran.json["message"]
+
+
+REFUSED: Dict[str, Callable[[], bytes]] = {
+    "an older one again: keys-not-newer": lambda: FIRST,
+    "another one of the same sequence: keys-not-newer": lambda: signing.key_set(2, OLD, NEWEST),
+    "by too few of the keys in force: too-few-signatures": lambda: signing.key_set(3, OLD, NEWEST[:1]),
+    "by the new keys alone: too-few-signatures": lambda: signing.key_set(3, OLD, OLD),
+    "by revoked keys: too-few-signatures": lambda: signing.key_set(3, OLD, NEW),
+    "for another product: wrong-product": lambda: signing.key_set(3, OLD, NEWEST, product="other"),
+    "expired: expired": lambda: signing.key_set(3, OLD, NEWEST, lasts_s=60, issued_at=1_700_000_000),
+    "a permit: bad-document": lambda: signing.permit("1.0.0", 1, ["0" * 32], NEWEST),
+    "no document: bad-document": lambda: b"<html>",
+    "an empty file: bad-document": lambda: b"",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_key_set_that_is_refused_changes_nothing(host: Host, name: str) -> None:
+    """By the code that names the attack; and the log tells of it."""
+    host.applied(FIRST, SECOND)
+    ran = host.refused(REFUSED[name]())
+    assert ran.json["code"] == name.rpartition(": ")[2]
+    assert (host.events()[-1].event, host.events()[-1].code) == ("refused", ran.json["code"])
+    assert host.run("trust").json["trust"]["sequence"] == 2
+
+
+def test_one_refusal_refuses_all(host: Host) -> None:
+    """The good ones in front of it too."""
+    host.refused(FIRST, SECOND, FIRST)
+    assert "trust.json" not in host.records()
+    assert host.run("trust").json["trust"]["source"] == "configuration"
+
+
+def test_N16_an_expired_key_set_still_signs_the_next(host: Host) -> None:
+    """A host whose keys ran out takes the chain; the expired one alone is refused."""
+    lapsed = signing.key_set(1, NEW, OLD, lasts_s=60, issued_at=1_700_000_000)
+    assert host.refused(lapsed).json["code"] == codes.EXPIRED
+    host.applied(lapsed, SECOND)
+    assert host.run("trust").json["trust"]["sequence"] == 2
+
+
+def test_N16_a_host_warns_before_its_keys_expire(host: Host) -> None:
+    """In `trust`, `update` and `doctor`, louder as it comes nearer; an expired set is no reason to stop anything (N12)."""
+    host.applied(signing.key_set(1, NEW, OLD, lasts_s=20 * signing.DAY_S))
+    for command in ("trust", "update"):
+        (warned,) = host.run(command).json["warnings"]
+        assert (warned["level"], warned["what"]) == ("warning", "keys")
+    keys = host.record().keys
+    assert keys is not None
+    host.write("trust.json", trusts.render(host.record()._replace(keys=keys._replace(expires_at=1_700_000_000))))
+    ran = host.run("update")
+    assert ran.status == 0
+    assert [one["level"] for one in ran.json["warnings"]] == ["critical"]
+    assert ran.json["warnings"][0]["text"].startswith("key set 1 expired at 2023-11-14T22:13:20Z: no release is taken")
+    found = [one for one in host.run("doctor").json["checks"] if one["name"] == "expiry"]
+    assert [(one["state"], one["run"].startswith("slotward trust apply FILE")) for one in found] == [("fail", True)]
+    host.applied(SECOND)
+    assert host.run("update").json["warnings"] == []
+
+
+def test_check_says_what_would_change_and_changes_nothing(host: Host) -> None:
+    """Not even the log; a refusal is the same."""
+    before = host.records()
+    ran = host.apply(FIRST, SECOND, check=True)
+    assert (ran.status, ran.json["changed"], ran.json["trust"]["source"]) == (0, True, "configuration")
+    assert host.apply(SECOND, check=True).json["code"] == codes.TOO_FEW_SIGNATURES
+    assert host.records() == before
+    assert not (host.slots / "audit.log").exists()
+
+
+def test_a_withdrawn_release_that_runs_is_told_everywhere(host: Host) -> None:
+    """The host stays as it is."""
+    host.applied(AWAY)
+    ran = host.run("update")
+    assert (ran.json["trust"]["withdrawn"], ran.json["state"], ran.status) == (True, "idle", 0)
+    assert host.run("trust").json["withdrawals"][0]["why"] == "loses mail"
+    found = [one for one in host.run("doctor").json["checks"] if one["name"] == "withdrawn"]
+    assert [(one["state"], one["message"]) for one in found] == [
+        ("warn", "1.0.0, which runs here, was withdrawn (slotward trust says why)")
+    ]
+    assert [(one.event, one.to_version) for one in host.events()] == [("withdrawn", "1.0.0")]
+    assert sorted(records.parse_slots((host.slots / "slots.json").read_bytes(), "x")) == ["a", "b"]
+
+
+def test_a_lost_record_of_trust_is_restored_from_its_copy(host: Host) -> None:
+    """By whatever settles."""
+    host.applied(FIRST)
+    held = (host.slots / "trust.json").read_bytes()
+    (host.slots / "trust.json").unlink()
+    assert host.run("update").json["trust"]["sequence"] == 1
+    assert (host.slots / "trust.json").read_bytes() == held
+
+
+def broken_trust(host: Host) -> Dict[str, Callable[[], object]]:
+    """Ways to lose the record of trust so that no copy helps; the host has taken two key sets."""
+    record, copy = host.slots / "trust.json", host.slots / "trust.json.copy"
+    older = trusts.render(host.record()._replace(generation=1))
+
+    def put(data: bytes) -> None:
+        host.write("trust.json", data)
+
+    return {
+        "both are gone": lambda: (record.unlink(), copy.unlink()),
+        "both are torn": lambda: (record.write_bytes(b'{"spec":1'), copy.write_bytes(b"sha256 ")),
+        "both are an older one": lambda: put(older),
+        "both are of another spec": lambda: put(older.replace(b'"spec":1', b'"spec":2')),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["both are gone", "both are torn", "both are an older one", "both are of another spec"]
+)
+def test_I3_a_lost_record_never_brings_the_configurations_pins_back(host: Host, name: str) -> None:
+    """Updates are refused, everything says so, and a document by the configuration's keys is refused like any other."""
+    host.applied(FIRST, SECOND)
+    host.applied(signing.withdrawal("0.9.0", 1, NEWEST))
+    broken_trust(host)[name]()
+    ran = host.run("update")
+    assert (ran.status, ran.json["code"]) == (0, codes.RECORD_BROKEN)
+    assert ran.json["broken"]["file"] == str(host.slots / "trust.json")
+    assert (ran.json["trust"]["source"], ran.json["trust"]["pins"], ran.json["pins"]) == ("unknown", [], 0)
+    shown = host.run("trust")
+    assert (shown.status, shown.json["code"]) == (5, codes.RECORD_BROKEN)
+    keys = [one for one in host.run("doctor").json["checks"] if one["name"] == "release keys"]
+    assert [one["state"] for one in keys] == ["fail"]
+    assert host.apply(AWAY).status in (3, 5)
+    assert host.run("update").json["trust"]["source"] == "unknown"
+
+
+def test_trust_is_roots(host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Everybody may look where the records can be read; nobody else changes it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    assert cli.main(["trust", "--config", str(host.top / "config.toml"), "--json", "apply", "x"]) == 3
+    assert json.loads(capsys.readouterr().out)["code"] == codes.NOT_ROOT
+
+
+@pytest.mark.parametrize("words", [("give",), ("apply",), ("apply", "--check")])
+def test_a_wrong_command_line(host: Host, words: List[str]) -> None:
+    """Ends with the usage."""
+    ran = host.run("trust", *words)
+    assert (ran.status, ran.json["message"]) == (2, "usage: slotward trust [apply FILE ...]")
+
+
+def test_a_document_that_cannot_be_read(host: Host) -> None:
+    """Missing, or no plain file; nobody waits for it."""
+    os.mkfifo(host.top / "fifo")
+    for name, said in (("gone", "cannot read gone: No such file"), ("fifo", "fifo is not a plain file")):
+        ran = host.run("trust", "apply", name)
+        assert (ran.status, ran.json["code"]) == (3, codes.CANNOT_READ)
+        assert ran.json["message"].startswith(said)
+
+
+def test_a_bad_configuration_decides_nothing(host: Host) -> None:
+    """Whom it pins cannot be known."""
+    host.configure("sha256/nonsense")
+    assert host.apply(FIRST).json["code"] == codes.BAD_CONFIG
+
+
+def test_without_any_pins_nobody_can_say_whom_to_trust(host: Host) -> None:
+    """As the refusal of a release has it."""
+    (host.top / "config.toml").write_text(f'[update]\nslots_dir = "{host.slots}"\nentrypoint = "{host.top}/probe"\n')
+    assert host.refused(FIRST).json["code"] == codes.NO_PINS
+
+
+def test_a_cut_between_the_two_records_is_caught_up_with_by_the_next_command(host: Host) -> None:
+    """So that the record that is there is demanded from then on."""
+    host.applied(FIRST)
+    host.write(recording.UPDATE, records.render_update(host.update()._replace(trust=0)))
+    assert not host.applied(FIRST).json["changed"]
+    assert host.update().trust == 1
