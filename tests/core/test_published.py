@@ -10,7 +10,7 @@ from typing import Dict, Tuple, cast
 import pytest
 from core import making
 
-from slotcore import archive, catalogue, checks, codes, documents, facts, manifest, release, unpacking, verifying
+from slotcore import archive, catalogue, checks, codes, documents, manifest, product, release, unpacking, verifying
 
 TOP = pathlib.Path(__file__).resolve().parents[1] / "vectors" / "published"
 # the files of each version, which nobody may ever change
@@ -87,7 +87,7 @@ def test_N18_a_host_takes_the_release_that_was_published(version: str) -> None:
         floor=1,
         pins=pins(version),
         now_s=AT,
-        policy=facts.Policy(allowed_channels=("beta",)),
+        policy=product.Policy(allowed_channels=("beta",)),
     )
     found = checks.check(of_host)
     assert isinstance(found, checks.Verified), found
