@@ -3,8 +3,8 @@
 
 Rules:
 - `accepted`, `permitted`, `keys-changed` and `repaired` are durable before what they tell of, or it is not done.
-- Everything else is noted after it happened, and nothing that happened waits for it or fails because of it: a log that
-  cannot be written is a warning on standard error, and the journal is told all the same.
+- Everything else is noted after it happened (`swapped` before the restart: no fsync while the daemon is down), and
+  nothing fails because of it: a log that cannot be written is a warning on standard error, and the journal is told.
 - The end of a trial, and its switch, are noted from the records that settling leaves, once for each trial: whoever
   settles next writes what a crash or a full disk kept out.
 """
@@ -198,7 +198,7 @@ def permitted(product: products.Product, trial: trials.Trial, permit_id: str) ->
 
 
 def swapped(product: products.Product, trial: trials.Trial, again: bool = False) -> None:
-    """The switch was made and the restart asked for; once for each trial."""
+    """`current` names the new release, and the restart comes next; once for each trial."""
     _note(product, _of_trial(product.name, audits.SWAPPED, trial), once=True, anyhow=not again)
 
 

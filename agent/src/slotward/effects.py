@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import List, Mapping, Tuple
+from typing import Callable, List, Mapping, Tuple
 
 from slotcore import codes, ops, status
 from slotcore import product as products
@@ -133,7 +133,10 @@ def restart(product: products.Product, respect_stop: bool) -> None:
 
 
 def executor_for(
-    product: products.Product, sources: Mapping[str, int], respect_stop: bool = False
+    product: products.Product,
+    sources: Mapping[str, int],
+    respect_stop: bool = False,
+    before_restart: Callable[[], None] = lambda: None,
 ) -> executor.Executor:
     """An executor whose copies read from the open descriptors `sources`, by the plan's source name."""
     from slotward import staging
@@ -143,11 +146,15 @@ def executor_for(
         os.lseek(descriptor, 0, os.SEEK_SET)
         staging.copy_verified(descriptor, operation.path, operation.size, operation.sha256)
 
+    def restarted() -> None:
+        before_restart()
+        restart(product, respect_stop)
+
     return executor.Executor(
         copy=copy,
         check=lambda operation: check_slot(product, operation.path, operation.version),
         arm=lambda: arm(product),
-        restart=lambda: restart(product, respect_stop),
+        restart=restarted,
     )
 
 

@@ -201,7 +201,8 @@ def _trial_of(product: products.Product, seen: Look, release: Release) -> trial.
 def begin_trial(product: products.Product, seen: Look, release: Release) -> trial.Trial:
     """Arm the watchdog, switch, restart (the lock must be held). Undoes what was written when it cannot switch.
 
-    That it was accepted is on disk before anything else is; that it was switched is written while the daemon restarts.
+    That it was accepted is on disk before anything else is; that it was switched, while the old process still runs: so
+    nobody waits for the disk while the daemon is down.
     """
     pending = _trial_of(product, seen, release)
     audit.accepted(product, pending)
@@ -209,7 +210,8 @@ def begin_trial(product: products.Product, seen: Look, release: Release) -> tria
         audit.permitted(product, pending, release.permit.permit_id)
     try:
         permitted = trust_plans.plan_permitted(product, seen.state, release.permit, int(time.time()))
-        effects.executor_for(product, {}).apply(plans.plan_swap(product, pending, permitted), "swap")
+        switched = effects.executor_for(product, {}, before_restart=lambda: audit.swapped(product, pending))
+        switched.apply(plans.plan_swap(product, pending, permitted), "swap")
     except (OSError, codes.Refused, codes.Retryable) as error:
         after = look(product)
         if after.state.current == after.state.good and after.state.trial is not None:
@@ -219,7 +221,6 @@ def begin_trial(product: products.Product, seen: Look, release: Release) -> tria
         if isinstance(error, OSError):
             raise effects.as_retryable(error, f"switch {product.name} to {release.version}") from error
         raise
-    audit.swapped(product, pending)
     return pending
 
 
