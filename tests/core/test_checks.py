@@ -379,6 +379,10 @@ def test_rows_before_the_manifest_read_none() -> None:
         found = checks.check_before_manifest(facts)
         early = code in NEED_NO_MANIFEST and not text.startswith("the manifest is on")
         assert found == ((code, text) if early else None)
+        if found is not None and code in NEED_NO_MANIFEST[:5]:
+            assert checks.check_policy(facts) == found
+        else:
+            assert checks.check_policy(facts) is None
     assert tuple(row.code for row in checks.TARGET_CHECKS) == NEED_NO_MANIFEST
     order = len(NEED_NO_MANIFEST) + 1
     assert checks.CHECKS[order : order + 3] == signatures.ORDER
