@@ -151,3 +151,12 @@ def test_the_copies_and_what_was_set_aside_are_no_leftovers() -> None:
     """Tidying takes temporaries of them and nothing else."""
     names = (*NAMES[:-2], "trial.broken-5", "slots.json.copy", "slots.json.copy.tmp", "update.json.tmp")
     assert settle.leftovers(state(), names) == ("slots.json.copy.tmp", "update.json.tmp")
+
+
+def test_only_what_settling_can_do_something_about_calls_for_it() -> None:
+    """A start and a look have it settled then, also in a trial; a lost record without proof waits for an operator."""
+    assert not settle.is_mendable(state())
+    lost = TORN._replace(there=False, copy=None)
+    assert not settle.is_mendable(damaged(lost))
+    for more in (TORN, TORN._replace(copy=None), TORN._replace(there=False)):
+        assert settle.is_mendable(damaged(lost, more))

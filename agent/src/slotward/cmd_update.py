@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 def _settle_if_due(product: products.Product, state: settle.State) -> bool:
     """Restore what is broken, finish what a crash left, when nobody else is at it; whether the state may be another now."""
-    due = any(damage.there or damage.copy is not None for damage in state.damaged)
-    if not due and settle.decide(state, host.clock()).action in (settle.Action.NONE, settle.Action.AWAIT):
+    quiet = settle.decide(state, host.clock()).action in (settle.Action.NONE, settle.Action.AWAIT)
+    if quiet and not settle.is_mendable(state):
         return False
     from slotward import manager
 

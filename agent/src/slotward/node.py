@@ -101,18 +101,20 @@ class Node:
         if state.broken is not None:
             log(WARNING, f"{state.broken[0]}: {state.broken[1]}; updates are refused, see `slotward doctor`")
         found = settle.decide(state, clock)
+        deadline, due = None, settle.is_mendable(state)
         if found.action is settle.Action.AWAIT and found.trial is not None:
             left = settle.left_s(found.trial, clock)
             log(NOTICE, f"{found.trial.to_version} is on trial: {left} s left to be confirmed")
-            return host.uptime_s() + left
-        if found.action is not settle.Action.NONE:
+            deadline = host.uptime_s() + left
+        elif found.action is not settle.Action.NONE:
             log(NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")
+            due = True
         elif settle.leftovers(state, host.names(product)):
             log(NOTICE, f"an update that was cut short has left files in {product.slots_dir}: removing them")
-        else:
-            return None
-        self._outside("settle", [build_info.program_path(), "--config", self._setup.config_path, "settle"])
-        return None
+            due = True
+        if due:
+            self._outside("settle", [build_info.program_path(), "--config", self._setup.config_path, "settle"])
+        return deadline
 
     def _outside(self, what: str, argv: List[str]) -> None:
         """Run a command as root in a unit of its own, without waiting for it."""

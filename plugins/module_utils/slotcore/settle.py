@@ -80,6 +80,11 @@ class State(NamedTuple):
     """Whether that None is to be believed: a record of trust that is lost is no licence for the configuration's pins."""
 
 
+def is_mendable(state: State) -> bool:
+    """Whether settling has something to do about a broken record: to set it aside, to write it anew."""
+    return any(damage.there or damage.copy is not None for damage in state.damaged)
+
+
 class Action(enum.Enum):
     """What to do about the update in flight."""
 

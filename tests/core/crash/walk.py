@@ -121,10 +121,7 @@ def check_always(host: Host, tree: disk.Tree, before: View) -> View:
     for name in ("current", "good"):
         if _link(now.files, name) is not None:
             assert _slot_bytes(now.files, name) in VERIFIED, f"{name} is not complete"
-    for slot, entry in now.slots.items():
-        held = values.BYTES[entry["version"]]
-        assert entry["sha256"] == values.digest(entry["version"])
-        assert now.files.get(slot) == held, f"slots.json says that {slot} holds {entry['version']}, and it does not"
+    check_slots(now, now.slots, recording.SLOTS)
     assert now.floor >= before.floor, f"I3: the floor fell from {before.floor} to {now.floor}"
     running = now.slots.get(now.current or "", {}).get("sequence", 0)
     assert running == 0 or running >= now.floor or tree[host.product.entrypoint][:2] != disk.LINK, (
@@ -136,15 +133,25 @@ def check_always(host: Host, tree: disk.Tree, before: View) -> View:
     return now
 
 
+def check_slots(now: View, slots: Dict[str, Dict[str, Any]], name: str) -> None:
+    """No record of a slot, and no copy of one, ever lies about the bytes in it."""
+    for slot, entry in slots.items():
+        held = values.BYTES[entry["version"]]
+        assert entry["sha256"] == values.digest(entry["version"])
+        assert now.files.get(slot) == held, f"{name} says that {slot} holds {entry['version']}, and it does not"
+
+
 def check_copies(now: View) -> None:
-    """P4: a copy that is there proves itself, and it is never older than its record."""
+    """P4: a copy that is there proves itself, lies about no slot, and has no lower floor than its record."""
     for name in (recording.SLOTS, recording.UPDATE):
         copy = now.files.get(name + recording.COPY)
         if copy is None or copy == scenarios.BAD_COPY:  # damaged before the plan began
             continue
         held = recording.unsealed(copy)
         assert held is not None, f"P4: the copy of {name} is torn: {copy!r}"
-        if name == recording.UPDATE:
+        if name == recording.SLOTS:
+            check_slots(now, json.loads(held)["slots"], name + recording.COPY)
+        else:
             assert json.loads(held)["floor"] >= now.floor, f"P4: the copy has a lower floor than {now.floor}"
 
 
@@ -169,6 +176,10 @@ def check_done(host: Host, tree: disk.Tree, scenario: Scenario) -> None:
     now = view(host, tree)
     for path, data in scenario.end.items():
         assert tree.get(path, b"") == data, f"the plan is carried out, and {path} is {tree.get(path)!r}"
+    for name in (recording.SLOTS, recording.UPDATE):
+        assert now.files[name + recording.COPY] == recording.sealed(now.files[name]), (
+            f"the copy of {name} was forgotten"
+        )
     said = (now.last["state"], now.last["code"]) if now.last is not None else ("", "")
     assert said == scenario.last, f"the plan is carried out, and the last trial is {said}"
     assert (now.last or {}).get("why") != ""
