@@ -227,7 +227,7 @@ def test_a_connection_cut_after_the_swap_is_not_confirmed_and_the_host_goes_back
     v110: releases.Release,
 ) -> None:
     """The run reports not-confirmed within a bound; the host goes back at its deadline; the next run tells why."""
-    installed(controller, shop, v100)
+    installed(controller, shop, v100, agent_trial_length_s=30)
 
     def cut() -> None:
         bare.waits(lambda: "trial" in bare.names(), 60, "the trial has begun")
