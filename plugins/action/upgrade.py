@@ -18,18 +18,13 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, upgrade_options
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, rfc3339
-from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, releases, remote
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
+from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, releases, remote, trusting
 from ansible_collections.slotward.fleet.plugins.plugin_utils import stones as stepping
 
 SWAP_BOUND_S = 120.0
 ASK_MARGIN_S = 30.0
 ASK_BOUND_S = 60.0
-
-
-def server_time() -> List[str]:
-    """The controller's clock as the agent takes it: a release that has expired by it is refused, whatever the host's says."""
-    return ["--server-time", rfc3339.render(int(time.time()))]
 
 
 class ActionModule(remote.RemoteAction):
@@ -50,6 +45,8 @@ class ActionModule(remote.RemoteAction):
         try:
             target, stones = self._read_target(args)
             product = target["product"]
+            if args["permit"]:
+                trusting.read(args["permit"])  # what is no document stops here, before the host is touched
             self._params = dict(args, product=product)
             result.update(self._upgrade(target, stones, self.contact().platform))
         except (codes.Refused, codes.Retryable) as error:
@@ -102,11 +99,12 @@ class ActionModule(remote.RemoteAction):
     def _one(self, target: Dict[str, Any], platform: str, trial_id: Optional[str] = None) -> Dict[str, Any]:
         """One release: what would be done, staged, or switched to and seen through."""
         word = json.dumps(ansible_glue.word_for(target, platform))
+        permit = ["--permit", self.push(self._params["permit"], "permit.json")] if self._params["permit"] else []
         if self._task.check_mode:
-            return self._planned(target, word)
-        words = flow.words(self._params) + server_time()
+            return self._planned(target, word, permit)
+        words = flow.words(self._params) + permit + remote.server_time()
         if self._params["push"]:
-            plan = self._planned(target, word)
+            plan = self._planned(target, word, permit)
             if plan["failed"] and plan["code"] != codes.TRIAL_PENDING:
                 return plan
             if plan["artifact"]:
@@ -115,9 +113,9 @@ class ActionModule(remote.RemoteAction):
             return flow.staged(self._params, target, self.agent(self._params, [*words, "--stage-only"], word))
         return self._switch(target, [*words, "--no-wait"], word, trial_id or self._params["id"] or os.urandom(8).hex())
 
-    def _planned(self, target: Dict[str, Any], word: str) -> Dict[str, Any]:
+    def _planned(self, target: Dict[str, Any], word: str, permit: List[str]) -> Dict[str, Any]:
         """What prepare answers."""
-        words = ["prepare", *flow.words(dict(self._params, smoke=True))[1:], *server_time()]
+        words = ["prepare", *flow.words(dict(self._params, smoke=True))[1:], *permit, *remote.server_time()]
         return flow.planned(self._params, target, self.agent(self._params, words, word))
 
     def _switch(self, target: Dict[str, Any], words: List[str], word: str, trial_id: str) -> Dict[str, Any]:

@@ -34,6 +34,7 @@ UPGRADE_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     confirm={"type": "bool", "default": True},
     reconnect_s={"type": "int"},
     id={"type": "str"},
+    permit={"type": "path"},
     stones={"type": "list", "elements": "dict", "default": [], "options": TARGET_OPTIONS},
 )
 EXCLUSIVE = [["release", "target"], ["push", "src"]]

@@ -136,6 +136,10 @@ options:
       - The trial's id, 16 hexadecimal digits. Made by the controller when it is not given. On a way over stepping stones it is the
         last one's.
     type: str
+  permit:
+    description:
+      - A published downgrade permit on the controller, which lets the hosts that it names go to this one release below their floor, once.
+    type: path
   stones:
     description:
       - Releases that may be passed on the way to O(target), as RV(slotward.fleet.release_info#module:stones) has them. A host that is

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-from typing import Any, Dict, NamedTuple, Optional, Sequence
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, rfc3339
 from ansible_collections.slotward.fleet.plugins.plugin_utils import bounded, releases
 
 COLLECTION = "slotward.fleet."
@@ -35,6 +36,11 @@ class Contact(NamedTuple):
 
     platform: str
     linked: bool = False
+
+
+def server_time() -> List[str]:
+    """The controller's clock as the agent takes it: a release that has expired by it is refused, whatever the host's says."""
+    return ["--server-time", rfc3339.render(int(time.time()))]
 
 
 class RemoteAction(ActionBase):  # type: ignore[misc]  # ansible has no types

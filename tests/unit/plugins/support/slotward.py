@@ -13,7 +13,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
-COMMANDS = ("version", "update", "prepare", "upgrade", "confirm", "rollback", "setup")
+COMMANDS = ("version", "update", "prepare", "upgrade", "confirm", "rollback", "setup", "trust")
 
 
 def main() -> int:
