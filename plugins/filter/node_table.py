@@ -12,6 +12,7 @@ author:
   - The Slotward maintainers (@slotward)
 description:
   - Takes the results of M(slotward.fleet.node_info) by host and answers the lines of a table, one for each host, in the hosts' order.
+  - The last column has what should be known before it is late, such as keys that expire.
   - A host that could not be asked has a line too. One whose configuration has updates disabled says so beside its state.
 positional: _input
 options:
@@ -39,21 +40,22 @@ from typing import Any, Dict, List, Sequence
 
 from ansible.errors import AnsibleFilterError
 
-HEADS = ("host", "version", "state", "floor", "trial", "failed", "health")
+HEADS = ("host", "version", "state", "floor", "trial", "failed", "health", "notices")
 
 
 def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
     """One host's cells."""
     if "health" not in node:
         why = str(node.get("msg") or "no answer").strip().partition("\n")[0]
-        return (host, "-", "unreachable" if node.get("unreachable") else "unknown", "-", "-", "-", why[:100])
+        return (host, "-", "unreachable" if node.get("unreachable") else "unknown", "-", "-", "-", why[:100], "-")
     trial = node.get("trial")
     pending = "%s, %s s left" % (trial["to"], trial["left_s"]) if trial else "-"
     failed = ", ".join(entry["version"] for entry in node["failed_versions"]) or "-"
     health = "ok" if node["health"]["ok"] else str(node["health"]["why"])
     state = node["state"] + ("" if (node.get("policy") or {}).get("enabled", True) else ", updates disabled")
     floor = "-" if node["floor"] is None else str(node["floor"])
-    return (host, str(node["version"] or "-"), state, floor, pending, failed, health)
+    notices = "; ".join("%s: %s" % (one["level"], one["text"]) for one in node.get("notices") or []) or "-"
+    return (host, str(node["version"] or "-"), state, floor, pending, failed, health, notices)
 
 
 def node_table(nodes: Dict[str, Dict[str, Any]]) -> List[str]:

@@ -150,6 +150,22 @@ broken:
   returned: always
   type: dict
   sample: null
+trust:
+  description:
+    - Whom the host trusts, C(source) (V(configuration), V(key-set), or V(unknown) when the record is lost), C(sequence), C(pins),
+      C(threshold), C(expires_at), C(withdrawn) (it runs a release that was withdrawn) and C(machine_id), by which a permit names it.
+    - Null when there is no agent, or one that says nothing of it.
+  returned: always
+  type: dict
+  sample: {"source": "key-set", "sequence": 3, "pins": ["sha256/9f2c..."], "threshold": 2, "expires_at": 1811894400, "withdrawn": false}
+notices:
+  description:
+    - What an operator should know before it is late, each with C(level) (V(notice) from 90 days on, V(warning) from 30, V(critical)
+      from 7), C(what), C(text) and C(days) - keys or the manifest of what runs expire, a withdrawn release runs, a record was mended.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
 audit:
   description:
     - The head of the host's audit log, C(n) (its last line's number) and C(hash); null when the log is damaged.
@@ -256,6 +272,8 @@ def look(module: AnsibleModule) -> Dict[str, Any]:
     data = answer.data
     found: Dict[str, Any] = {key: data.get(key) for key in KEYS}
     found["policy"] = data.get("policy")
+    found["trust"] = data.get("trust")
+    found["notices"] = data.get("warnings") or []  # Ansible takes `warnings` for itself
     found["installed"] = there and "version" in data
     found["product"] = data.get("product") or module.params["product"]
     found["state"] = data.get("state") or "failed"

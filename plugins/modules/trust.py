@@ -84,7 +84,7 @@ trust:
       C(threshold), C(expires_at), C(withdrawn) (it runs a release that was withdrawn) and C(machine_id), by which a permit names it.
   returned: always
   type: dict
-  sample: {"source": "key-set", "sequence": 3, "pins": 3, "threshold": 2, "expires_at": 1811894400, "withdrawn": false, "machine_id": "4b3f..."}
+  sample: {"source": "key-set", "sequence": 3, "pins": ["sha256/9f2c..."], "threshold": 2, "expires_at": 1811894400, "withdrawn": false}
 notices:
   description: What runs out, or was mended, each with C(level), C(what), C(text) and C(days).
   returned: always

@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 import pytest
 
 SLOTCORE = "ansible_collections.slotward.fleet.plugins.module_utils.slotcore."
-CONFIGURED = {"source": "configuration", "sequence": 0, "pins": 3, "threshold": 2, "expires_at": 0, "withdrawn": False}
+CONFIGURED = {"source": "configuration", "sequence": 0, "pins": [], "threshold": 2, "expires_at": 0, "withdrawn": False}
 
 
 @pytest.fixture

@@ -38,12 +38,12 @@ def test_every_host_has_a_line(table: Any) -> None:
         }
     )
     assert [line.split() for line in lines] == [
-        ["host", "version", "state", "floor", "trial", "failed", "health"],
-        ["web1", "1.1.0", "confirmed", "2", "-", "-", "ok"],
-        ["web2", "1.1.0", "trial", "2", "1.2.0,", "40", "s", "left", "1.1.5", "ok"],
-        ["db", "-", "absent", "-", "-", "-", "no", "agent"],
-        ["gone", "-", "unreachable", "-", "-", "-", "timed", "out"],
-        ["odd", "-", "unknown", "-", "-", "-", "boom"],
+        ["host", "version", "state", "floor", "trial", "failed", "health", "notices"],
+        ["web1", "1.1.0", "confirmed", "2", "-", "-", "ok", "-"],
+        ["web2", "1.1.0", "trial", "2", "1.2.0,", "40", "s", "left", "1.1.5", "ok", "-"],
+        ["db", "-", "absent", "-", "-", "-", "no", "agent", "-"],
+        ["gone", "-", "unreachable", "-", "-", "-", "timed", "out", "-"],
+        ["odd", "-", "unknown", "-", "-", "-", "boom", "-"],
     ]
     assert len({line.index("1.1.0") for line in lines[1:3]}) == 1
 
@@ -63,3 +63,12 @@ def test_something_else_is_an_error_that_says_so(table: Any) -> None:
     errors = importlib.import_module("ansible.errors")
     with pytest.raises(errors.AnsibleFilterError, match="list"):
         table([])
+
+
+def test_N16_what_runs_out_stands_in_the_last_column(table: Any) -> None:
+    """With its level; several in one line."""
+    node = {"version": "1.1.0", "state": "idle", "floor": 2, "trial": None, "failed_versions": []}
+    node["health"] = {"ok": True, "why": None}
+    notices = [{"level": "critical", "text": "key set 2 expires in 3 days"}, {"level": "notice", "text": "more"}]
+    (_heads, line) = table({"a": dict(node, notices=notices)})
+    assert line.endswith("ok      critical: key set 2 expires in 3 days; notice: more")

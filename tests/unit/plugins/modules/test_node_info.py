@@ -221,3 +221,17 @@ def test_waiting_ends_when_the_time_is_over(agent: Any, run_module: Any, say: An
     agent.says(update=[[0, seen(say, unit={"name": "u", "active": "inactive"})]])
     run_module("node_info", executable=agent.path, config=str(tmp_path / "none"), wait_s=1)
     assert 2 <= len(agent.calls()) <= 7
+
+
+def test_N16_whom_the_host_trusts_and_what_runs_out(
+    run_module: Any, agent: Any, say: Any, status: pathlib.Path
+) -> None:
+    """As the agent says it; an agent that says nothing of it has null and no notices."""
+    trust = {"source": "key-set", "sequence": 3, "withdrawn": False}
+    notice = {"level": "critical", "what": "key set", "text": "key set 3 expires in 3 days", "days": 3}
+    options = {"executable": agent.path, "config": str(status)}
+    agent.says(update=[[0, seen(say, trust=trust, warnings=[notice])], [0, seen(say)]])
+    result = run_module("node_info", **options)
+    assert (result["trust"], result["notices"]) == (trust, [notice])
+    result = run_module("node_info", **options)
+    assert (result["trust"], result["notices"]) == (None, [])
