@@ -241,8 +241,15 @@ def test_base64_reads_what_it_writes(data: bytes) -> None:
     assert canonical.decode_base64(base64.b64encode(data).decode()) == data
 
 
-@pytest.mark.parametrize("text", ["QQ", "QQ=", "QQ==\n", "Q Q=", "QR==", "QQ==QQ==", "-_-_", "=", "\u00e9", "QQ==="])
+@pytest.mark.parametrize("text", ["QQ", "QQ=", "QQ==\n", "Q Q=", "QQ==QQ==", "-_-_", "=", "\u00e9", "QQ==="])
+def test_what_is_no_base64_is_refused(text: str) -> None:
+    """Nothing is skipped, and nothing is filled up."""
+    with pytest.raises(ValueError, match=r"^not base64 \(standard alphabet, padded, on one line\)$"):
+        canonical.decode_base64(text)
+
+
+@pytest.mark.parametrize("text", ["QR==", "QUJ="])
 def test_other_spellings_of_base64_are_refused(text: str) -> None:
     """No second text may stand for the same bytes."""
-    with pytest.raises(ValueError, match="base64"):
+    with pytest.raises(ValueError, match=r"^not the one base64 spelling of its bytes \(padding or unused bits\)$"):
         canonical.decode_base64(text)

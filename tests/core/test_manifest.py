@@ -48,6 +48,8 @@ def test_the_optional_fields_have_defaults() -> None:
     found, _value = manifest.parse_body(making.body())
     assert (found.channel, found.min_from) == ("stable", None)
     assert (found.artifacts[0].kind, found.artifacts[0].variant) == ("binary", None)
+    assert manifest.Manifest(*found[:7]) == found
+    assert manifest.Artifact(*found.artifacts[0][:4]) == found.artifacts[0]
 
 
 def test_the_shape_does_not_ask_for_the_canonical_form() -> None:
@@ -155,6 +157,41 @@ def test_every_field_of_a_key_has_its_rule() -> None:
     assert bad(keys=keys_with(more=1)) == "keys[0] has the unknown field 'more'"
 
 
+def with_text(path: str, text: str) -> bytes:
+    """A body in which a text is changed: of the body, or of its first artifact or key."""
+    whole, name = path.rpartition(".")[::2]
+    if not whole:
+        return making.body(**{name: text})
+    first = making.artifact_fields() if whole == "artifacts" else making.key_fields(making.key(1).public)
+    return making.body(**{whole: [{**first, name: text}]})
+
+
+@pytest.mark.parametrize(
+    ("path", "taken", "refused"),
+    [
+        ("product", ["a", "z0-9a", "a" * 64], ["a" * 65, "-a", "0a", "a_b", "a.b"]),
+        ("channel", ["b", "Az0B9_/-z", "9", "c" * 32], ["c" * 33, "_a", "/a", "-a", "a.b", "a\n"]),
+        ("keys.kid", ["=", "AZaz09._:+/=-", "k" * 128], ["k" * 129, "a,b", "a\n"]),
+        ("artifacts.name", ["x", "Z.z_a+b-A0", "9", "n" * 255], ["n" * 256, "_a", "+a", "-a", "a b", "a\n"]),
+        ("artifacts.platform", ["a-0", "z9a-z_0a", "a" * 32 + "-" + "b" * 32], ["a" * 33 + "-b", "a-" + "b" * 33]),
+        ("artifacts.platform", ["linux-9"], ["9a-b", "a_b-c", "a-_b", "a-b-c", "a-", "-b", "a,b", "a-b\n"]),
+        (
+            "artifacts.sha256",
+            ["0123456789abcdef" * 4],
+            ["a" * 63, "a" * 65, "a" * 63 + "g", "a" * 63 + "A", "a" * 64 + "\n"],
+        ),
+        ("artifacts.variant", ["a", "9", "z_0-a", "v" * 32], ["", "v" * 33, "_a", "-a", "a.b", "a\n"]),
+    ],
+)
+def test_every_text_has_its_letters_and_its_length(path: str, taken: List[str], refused: List[str]) -> None:
+    """Each letter that is allowed, the longest that is, and what is next to them."""
+    for text in taken:
+        manifest.parse_body(with_text(path, text))
+    for text in refused:
+        with pytest.raises(manifest.BadManifest):
+            manifest.parse_body(with_text(path, text))
+
+
 @pytest.mark.parametrize(
     "point",
     [
@@ -174,6 +211,7 @@ def test_a_key_of_small_order_is_none(point: str) -> None:
     """One signature fits any message there, even when somebody was talked into pinning it."""
     spki = manifest.SPKI_SHAPES["EdDSA"][0] + bytes.fromhex(point)
     assert manifest.alg_of(spki) is None
+    assert manifest.alg_of(manifest.SPKI_SHAPES["ES256"][0] + bytes.fromhex(point) * 2) == "ES256"  # no matter there
     assert (
         bad(keys=keys_with(alg="EdDSA", spki=making.b64(spki))) == "keys[0].spki is not a plain EdDSA public key in DER"
     )
@@ -187,7 +225,10 @@ def test_a_key_has_one_encoding_only() -> None:
     compressed = (
         bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + bytes([2 + point[63] % 2]) + point[:32]
     )
+    ed25519 = making.key(2, keys.EDDSA).public.spki
     assert manifest.alg_of(compressed) is None
+    assert manifest.alg_of(header[:-1] + b"\x06" + point) is None  # the hybrid form, as long as the plain one
+    assert manifest.alg_of(ed25519.replace(b"\x2b\x65\x70", b"\x2b\x65\x6e")) is None  # X25519, as long as Ed25519
     assert manifest.alg_of(spki + b"\0") is None
     assert manifest.alg_of(spki) == "ES256"
 
@@ -203,7 +244,8 @@ def test_nothing_is_listed_twice() -> None:
 
 
 def test_sixteen_keys_are_the_most() -> None:
-    """One more is refused."""
+    """One more is refused; as many signatures are read."""
+    assert manifest.MAX_SIGNATURES == manifest.MAX_KEYS
     many = [making.key_fields(making.key(100 + number, keys.EDDSA).public) for number in range(17)]
     assert len(manifest.parse_body(making.body(keys=many[:16]))[0].keys) == 16
     assert bad(keys=many) == "keys must be 1 to 16, not 17"
@@ -263,7 +305,9 @@ def test_every_field_of_the_published_form_has_its_rule(value: object, text: str
 
 def test_a_published_form_over_two_mebibytes_is_refused() -> None:
     """Base64 of the largest body fits below that."""
-    with pytest.raises(manifest.BadManifest, match="2097153 bytes; at most 2097152 are taken"):
+    with pytest.raises(
+        manifest.BadManifest, match=r"^the published manifest is not plain JSON: 2097153 bytes; at most"
+    ):
         manifest.parse_published(b" " * ((2 << 20) + 1))
     large = making.body(artifacts=[making.artifact_fields(name="n%d" % number) for number in range(7500)])
     assert 900_000 < len(large) <= manifest.MAX_BODY

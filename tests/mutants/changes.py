@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
+import equivalents
 import libcst as cst
 import patterns
 from libcst.metadata import MetadataWrapper, PositionProvider
@@ -29,12 +30,9 @@ YES, NO, NOTHING = cst.Name("True"), cst.Name("False"), cst.Name("None")
 
 
 class Mutant(NamedTuple):
-    """One changed module; `was` and `becomes` are its changed lines, without their indentation."""
+    """One changed module."""
 
-    module: str
-    function: str
-    was: str
-    becomes: str
+    change: equivalents.Change
     line: int
     code: str
 
@@ -51,7 +49,7 @@ def mutants(module: str, source: str) -> List[Mutant]:
         meaning = _meaning(code)
         if meaning not in seen:
             seen.add(meaning)
-            found.append(Mutant(module, function, *_difference(source, code), line, code))
+            found.append(Mutant(equivalents.Change(function, *_difference(source, code)), line, code))
     return sorted(found, key=lambda one: one.line)
 
 
@@ -66,6 +64,7 @@ def _meaning(code: str) -> str:
 
 
 def _difference(source: str, code: str) -> Tuple[str, str]:
+    """The changed lines before and after, without their indentation."""
     was, becomes = source.splitlines(), code.splitlines()
     while was and becomes and was[0] == becomes[0]:
         del was[0], becomes[0]

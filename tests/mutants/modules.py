@@ -14,5 +14,5 @@ MODULES: Dict[str, Tuple[str, ...]] = {
     "settle": ("test_settle.py",),
     "signatures": ("test_signatures.py",),
     "checks": ("test_checks.py",),
-    "policy": ("test_policy.py",),
+    "policy": ("test_policy.py", "test_checks.py"),
 }

@@ -8,14 +8,17 @@ can show the change. Writes `build/mutants.json`: {module: {"mutants", "killed",
   run.py MODULE…       some of them
   run.py --again …     only those that survived in `build/mutants.json`; writes nothing (to try new tests)
 
-Each mutant is a child that this process forks: it gets the changed source from an importer, never from a file, so that
-a run that is killed leaves no changed code behind. A child that works on for much longer than the unchanged
-module's tests is killed, and counts as noticed. Hypothesis gives the same examples every time.
+Each mutant is a child that is forked. A change inside of one function is put into the loaded module, of which the tests
+have been collected already; any other comes from an importer. Never from a file, so that a run that is killed leaves
+no changed code behind. A child that works on for much longer than the unchanged module's tests is killed, and
+counts as noticed. Hypothesis gives the same examples every time.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import gc
 import importlib.machinery
 import importlib.util
 import json
@@ -25,11 +28,16 @@ import resource
 import signal
 import sys
 import time
-from types import CodeType, ModuleType
-from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
+import traceback
+from types import CodeType, FrameType, ModuleType
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import changes
 import equivalents
+import pytest
+import swap
+from _pytest.config import _prepareconfig  # what pytest.main does first
+from _pytest.main import pytest_runtestloop
 from modules import MODULES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,7 +50,6 @@ PRELOADED = (
     "cryptography.hazmat.primitives.asymmetric.ed25519",
     "cryptography.hazmat.primitives.serialization",
     "hypothesis.strategies",
-    "pytest",
     "subprocess",
 )
 MEMORY = 2 << 30
@@ -94,53 +101,142 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return compile(self._importer.code, self.path, "exec", dont_inherit=True)
 
 
-class Order:
-    """Property tests last: the others are quicker to notice something."""
+class Plugin:
+    """Property tests last: the others are quicker to notice something. And the loop is ours where `serve` is set."""
+
+    serve: Optional[Callable[[Any], None]] = None
 
     def pytest_collection_modifyitems(self, items: List[Any]) -> None:
         """Sort by that."""
         items.sort(key=lambda item: bool(getattr(item.obj, "is_hypothesis_test", False)))
 
-
-def pytest_for(module: str) -> Any:
-    """A pytest that is set up for the tests of one module and has not imported them yet."""
-    from _pytest.config import _prepareconfig  # what pytest.main does first
-
-    options = ["-x", "-q", "-s", "-o", "cache_dir=.build/cache/mutants", "--hypothesis-profile=mutants"]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", "--rootdir=%s" % ROOT]
-    return _prepareconfig(options + ["tests/core/" + name for name in MODULES[module]], plugins=[Order()])
-
-
-def run_tests(module: str, code: str, config: Any) -> int:
-    """In a child: the end of the module's tests when its source is `code`."""
-    importer = Importer(module, code)
-    sys.meta_path.insert(0, importer)  # type: ignore[arg-type]
-    end = int(config.hook.pytest_cmdline_main(config=config))
-    return end if importer.loaded else NOT_LOADED
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: Any) -> Optional[bool]:
+        """Serve instead of running the tests once."""
+        if self.serve is None:
+            return None
+        self.serve(session)
+        return True
 
 
-def forked(module: str, code: str, config: Any, limit_s: int, output: pathlib.Path) -> Tuple[Optional[int], float]:
-    """The end of a child's tests, None when it had to be killed, and how long that took."""
-    began = time.monotonic()
-    child = os.fork()
-    if child == 0:
+class Runner:
+    """Runs the tests of one module, each time in a child of its own, with a pytest that was set up once."""
+
+    def __init__(self, module: str, source: str, output: pathlib.Path) -> None:
+        options = ["-x", "-q", "-s", "-o", "cache_dir=.build/cache/mutants", "--hypothesis-profile=mutants"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", "--rootdir=%s" % ROOT]
+        self.plugin = Plugin()
+        self.config = _prepareconfig(options + ["tests/core/" + name for name in MODULES[module]], [self.plugin])
+        self.module = module
+        self.source = source
+        self.output = output
+        self.limit_s = 600
+
+    def imported(self, code: str) -> bool:
+        """Whether the tests notice that the module is imported from `code`."""
+
+        def child() -> int:
+            importer = Importer(self.module, code)
+            sys.meta_path.insert(0, importer)  # type: ignore[arg-type]
+            end = int(self.config.hook.pytest_cmdline_main(config=self.config))
+            return end if importer.loaded else NOT_LOADED
+
+        return self._is_noticed(child)
+
+    def swapped(self, codes: Sequence[str]) -> Iterator[Tuple[int, bool]]:
+        """For those of `codes` that can be swapped in: the number, and whether the tests notice.
+
+        One child collects the tests with the source as it is, and forks a child of its own for each of the codes.
+        """
+        reader, writer = os.pipe()
+        server = os.fork()
+        if server == 0:
+            os.close(reader)
+            self._quiet()
+            try:
+                self._serve(codes, writer)
+                os._exit(0)
+            except BaseException:  # noqa: BLE001 - told, and a child never goes on as its parent
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(1)
+        os.close(writer)
+        with open(reader) as lines:
+            for line in lines:
+                number, noticed = line.split()
+                yield int(number), noticed == "True"
+        if os.waitpid(server, 0)[1]:
+            raise Trouble("the tests of %s cannot be served:\n%s" % (self.module, self.output.read_text()[-2000:]))
+
+    def _serve(self, codes: Sequence[str], writer: int) -> None:
+        called: Set[CodeType] = set()
+        path = str(SLOTCORE / (self.module + ".py"))
+
+        def watch(frame: FrameType, event: str, _argument: object) -> None:
+            if event == "call" and frame.f_code.co_filename == path:
+                called.add(frame.f_code)
+
+        def serve(session: Any) -> None:
+            sys.setprofile(None)
+            gc.freeze()  # so that a child does not copy what it never changes
+            module = sys.modules["slotcore." + self.module]
+            for number, code in enumerate(codes):
+                found = swap.find(module, self.source, code)
+                if found and found.was not in called:
+                    noticed = self._is_noticed(functools.partial(self._run_swapped, session, found))
+                    os.write(writer, b"%d %s\n" % (number, str(noticed).encode()))
+
+        self.plugin.serve = serve
+        sys.setprofile(watch)
+        end = int(self.config.hook.pytest_cmdline_main(config=self.config))
+        if end != PASSED:
+            raise Trouble("pytest ended with %d" % end)
+
+    @staticmethod
+    def _run_swapped(session: Any, change: swap.Swap) -> int:
+        change.function.__code__ = change.becomes
         try:
-            out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 1))
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            end = run_tests(module, code, config)
-            sys.stdout.flush()
-            os._exit(end)
-        finally:
-            os._exit(NOT_LOADED)
-    return _waited(child, began + 10 * limit_s), time.monotonic() - began
+            pytest_runtestloop(session)
+        except (session.Failed, session.Interrupted):
+            return FAILED
+        return FAILED if session.testsfailed else PASSED
+
+    def _quiet(self) -> None:
+        out = os.open(self.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        os.close(out)
+
+    def _is_noticed(self, run: Callable[[], int]) -> bool:
+        """Whether `run`, in a child, ends with a failure or not in time; Trouble when it ends in another way."""
+        began = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            try:
+                self._quiet()
+                resource.setrlimit(resource.RLIMIT_CPU, (self.limit_s, self.limit_s + 1))
+                resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                end = run()
+                sys.stdout.flush()
+                os._exit(end)
+            except BaseException:  # noqa: BLE001 - told, and a child never goes on as its parent
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(NOT_LOADED)
+        ended = _waited(child, began + 10 * self.limit_s)
+        if ended in (None, FAILED, NO_COLLECTION):
+            return True
+        if ended == PASSED:
+            return False
+        said = self.output.read_text(errors="replace")[-2000:]
+        raise Trouble("the tests of %s ended with %s instead of a result:\n%s" % (self.module, ended, said))
 
 
 def _waited(child: int, until: float) -> Optional[int]:
-    """The exit status of `child`; past its time it is killed."""
+    """The exit status of `child`, None when it was killed; past its time it is."""
     pause = 0.002
     while True:
         pid, status = os.waitpid(child, os.WNOHANG)
@@ -151,17 +247,7 @@ def _waited(child: int, until: float) -> Optional[int]:
             os.waitpid(child, 0)
             return None
         time.sleep(pause)
-        pause = min(0.05, pause * 1.5)
-
-
-def is_killed(end: Optional[int], module: str, output: pathlib.Path) -> bool:
-    """Whether the tests noticed something; Trouble when they did not run."""
-    if end in (None, FAILED, NO_COLLECTION):
-        return True
-    if end == PASSED:
-        return False
-    said = output.read_text(errors="replace")[-2000:]
-    raise Trouble("the tests of %s ended with %s instead of a result:\n%s" % (module, end, said))
+        pause = min(0.02, pause * 1.5)
 
 
 def run_module(
@@ -169,29 +255,23 @@ def run_module(
 ) -> Tuple[Report, Tuple[str, ...]]:
     """Every mutant of one module; what is wrong with its entries in the list."""
     source = (SLOTCORE / (module + ".py")).read_text(encoding="utf-8")
-    config = pytest_for(module)
-    end, took = forked(module, source, config, 600, output)
-    if is_killed(end, module, output):
+    runner = Runner(module, source, output)
+    began = time.monotonic()
+    if runner.imported(source):
         raise Trouble("the tests of %s fail without a change:\n%s" % (module, output.read_text()[-2000:]))
-    limit_s = 10 + int(3 * took)
-    killed: List[equivalents.Change] = []
-    survived: List[equivalents.Change] = []
-    reported = []
-    for mutant in changes.mutants(module, source):
-        change = equivalents.Change(mutant.function, mutant.was, mutant.becomes)
-        if only is not None and change not in only:
-            continue
-        end, _took = forked(module, mutant.code, config, limit_s, output)
-        if is_killed(end, module, output):
-            killed.append(change)
-            continue
-        survived.append(change)
-        if change not in listed:
-            reported.append({"line": mutant.line, **change._asdict()})
-            say("%s.py:%d: %s" % (module, mutant.line, change))
-    wrong = equivalents.stale(listed, killed, survived) if only is None else ()
-    report = Report(len(killed) + len(survived), len(killed), len(survived) - len(reported), reported)
-    return report, wrong
+    runner.limit_s = 10 + int(3 * (time.monotonic() - began))
+    found = [one for one in changes.mutants(module, source) if only is None or one.change in only]
+    noticed: Dict[int, bool] = dict(runner.swapped([mutant.code for mutant in found]))
+    for number, mutant in enumerate(found):
+        if number not in noticed:
+            noticed[number] = runner.imported(mutant.code)
+        if not noticed[number] and mutant.change not in listed:
+            say("%s.py:%d: %s" % (module, mutant.line, mutant.change))
+    killed = [mutant.change for number, mutant in enumerate(found) if noticed[number]]
+    survived = [mutant for number, mutant in enumerate(found) if not noticed[number]]
+    reported = [{"line": one.line, **one.change._asdict()} for one in survived if one.change not in listed]
+    wrong = equivalents.stale(listed, killed, [one.change for one in survived]) if only is None else ()
+    return Report(len(found), len(killed), len(survived) - len(reported), reported), wrong
 
 
 def say(text: str) -> None:
@@ -214,6 +294,7 @@ def prepare() -> None:
     os.environ.pop("PYTEST_ADDOPTS", None)
     for name in PRELOADED:
         importlib.import_module(name)
+    gc.freeze()  # so that a child does not copy what it never changes
     if any(name.partition(".")[0] == "slotcore" for name in sys.modules):
         raise Trouble("slotcore is loaded already: children would not get the changed one")
 
