@@ -49,6 +49,36 @@ def test_the_second_of_two_upgrades_is_told_who_holds_the_lock(
 
 
 @pytest.mark.host
+@pytest.mark.parametrize("way", ["cancel", "stop"])
+def test_an_upgrade_is_cancelled_before_its_switch(node: nodes.Node, v110: releases.Release, way: str) -> None:
+    """By the command or by systemd: exit 4 and `cancelled`, nothing switched, and the next run goes on from the part."""
+    node.configure(allow_http=True)
+    with server.FileServer(node.host.controller_address) as files:
+        files.stalling.add(f"/{v110.artifact.name}")
+        target, trial = node.target(v110, files.url(v110.artifact)), nodes.trial_id()
+        command = f"slotward upgrade --target {target} --no-wait --json --id {trial}"
+        node.sh(f"cd {nodes.BOX}; ({command} >out.cancel 2>/dev/null; echo $? >code.cancel) & true")
+        node.waits(lambda: len(files.requests) == 1, 15, "the upgrade downloads")
+        before = node.names()
+        if way == "cancel":
+            done = node.slotward("cancel")
+            assert (done.exit, done.json["changed"]) == (0, True), done
+        else:
+            node.sh(f"systemctl stop slotward-upgrade-slotward-{trial}.service")
+        node.waits(lambda: node.sh(f"cat {nodes.BOX}/code.cancel", check=False) != "", 10, "the caller has its answer")
+        assert node.sh(f"cat {nodes.BOX}/code.cancel") == "4"
+        assert '"code": "cancelled"' in node.sh(f"cat {nodes.BOX}/out.cancel")
+        assert (node.update()["lock"], node.link("current"), node.names() - before) == (None, "a", set())
+        assert node.slotward("cancel").json["changed"] is False
+        files.stalling.clear()
+        again = node.slotward("upgrade", "--target", target, "--no-wait")
+        assert again.json["state"] == "trial", again
+    late = node.slotward("cancel")
+    assert (late.exit, late.code) == (4, "trial-pending"), late
+    assert node.confirm(str(again.json["trial"]["id"])).exit == 0
+
+
+@pytest.mark.host
 def test_two_upgrades_begun_at_the_same_moment_leave_one_trial(node: nodes.Node, v110: releases.Release) -> None:
     """Whoever is second is told so, whichever it is; the trial is the winner's."""
     target, src = node.target(v110), node.put(v110.artifact)

@@ -23,6 +23,7 @@ MODULES = {
     "update": "cmd_update",
     "prepare": "cmd_upgrade",
     "upgrade": "cmd_upgrade",
+    "cancel": "cmd_cancel",
     "confirm": "cmd_trial",
     "rollback": "cmd_trial",
     "config": "cmd_config",
@@ -39,6 +40,7 @@ PLAIN: Dict[str, Dict[str, Any]] = {
     "node": {},
     "doctor": {},
     "settle": {},
+    "cancel": {},
     "update": {"clear_failed": None, "repair": False, "floor": None},
 }
 
@@ -61,9 +63,9 @@ def parse_plain(argv: List[str]) -> Optional[types.SimpleNamespace]:
 
 
 def _parse(argv: List[str]) -> Any:
-    from slotward import cli_flags
+    from slotward import cli_parse
 
-    return cli_flags.parse(argv, build_info.CONFIG)
+    return cli_parse.parse(argv, build_info.CONFIG)
 
 
 def _ask_early(command: str) -> Any:

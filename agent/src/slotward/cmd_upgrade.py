@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from slotcore import checks, codes, rfc3339, settle, status, trial
-from slotward import answers, audit, build_info, cmd_trial, effects, gate, host, lock, manager, own, prepare
+from slotward import answers, audit, build_info, cancelling, cmd_trial, effects, gate, host, lock, manager, own, prepare
 
 if TYPE_CHECKING:
     import argparse
@@ -78,7 +78,13 @@ def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
 
     name = f"slotward-upgrade-{build_info.NAME}-{args.id or manager.new_trial_id()}"
     by = (f"Environment={audit.WHO}={audit.who()}",)
-    code = systemd.run_attached([build_info.program_path(), *_words(args), "--here"], unit=name, properties=by)
+    try:
+        code = systemd.run_attached([build_info.program_path(), *_words(args), "--here"], unit=name, properties=by)
+    except KeyboardInterrupt:
+        print(
+            f"interrupted; the upgrade goes on in {name}: `slotward cancel` ends it before the switch", file=sys.stderr
+        )
+        raise SystemExit(answers.FAILED) from None
     if code == answers.FAILED and systemd.is_active(name):  # another one's: systemd-run could not make ours
         raise codes.Retryable(codes.IN_PROGRESS, f"an upgrade with the id {args.id} is already in progress")
     raise SystemExit(code)
@@ -153,18 +159,19 @@ def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"there is no {product.slots_dir}: run `slotward setup` first")
     with lock.held(product, f"upgrade to {target.version}"):
         manager.settle_now(product)
-        prepared = prepare.prepare(setup, target, _consent(args), args.src)
-        if prepared.there:
-            return answers.Answer(answers.DONE, shown(setup, prepared, would=False), said(setup, prepared))
-        _refuse_used_id(prepared, args.id)
-        descriptor = _staged(setup, prepared, args)
-        try:
-            if args.stage_only:
-                return _staged_answer(setup, prepared)
-            pending = _swap(setup, prepared, descriptor, args.id)
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
+        with cancelling.possible():
+            prepared = prepare.prepare(setup, target, _consent(args), args.src)
+            if prepared.there:
+                return answers.Answer(answers.DONE, shown(setup, prepared, would=False), said(setup, prepared))
+            _refuse_used_id(prepared, args.id)
+            descriptor = _staged(setup, prepared, args)
+            try:
+                if args.stage_only:
+                    return _staged_answer(setup, prepared)
+                pending = _swap(setup, prepared, descriptor, args.id)
+            finally:
+                if descriptor is not None:
+                    os.close(descriptor)
     _drop_staged(setup, prepared)
     return _begun(setup, prepared, pending) if args.no_wait else _wait(setup, prepared, pending)
 
@@ -220,13 +227,15 @@ def _swap(
         seen = manager.fill_free_slot(product, seen, release, descriptor)
     except OSError as error:
         raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
-    return manager.begin_trial(product, seen, release)
+    with cancelling.too_late():
+        return manager.begin_trial(product, seen, release)
 
 
 def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:
     descriptor, record = prepare.open_program(setup.product.entrypoint)
     try:
-        return manager.adopt(setup.product, seen, record, descriptor)
+        with cancelling.later():
+            return manager.adopt(setup.product, seen, record, descriptor)
     finally:
         os.close(descriptor)
 

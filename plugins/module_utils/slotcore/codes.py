@@ -120,6 +120,7 @@ WRONG_SOURCE = _code("wrong-source", REFUSAL, "who confirms is not a confirmatio
 OS_ERROR = _code("os-error", RETRYABLE, "the operating system refused something that should work: the text names what")
 UNKNOWN_PRODUCT = _code("unknown-product", REFUSAL, "no product of this name is configured on this host")
 IN_PROGRESS = _code("in-progress", RETRYABLE, "another command holds the lock")
+CANCELLED = _code("cancelled", RETRYABLE, "somebody ended it before the switch")
 TRIAL_PENDING = _code("trial-pending", RETRYABLE, "a trial is pending and must end first")
 SYSTEMD_FAILED = _code("systemd-failed", RETRYABLE, "systemd refused what it was asked or gave no answer in time")
 DOWNLOAD_FAILED = _code("download-failed", RETRYABLE, "the download did not succeed")

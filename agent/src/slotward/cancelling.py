@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An upgrade may be ended until it switches: by `slotward cancel`, by systemd stopping its unit, by SIGINT.
+
+Rules:
+- Before the switch, SIGTERM and SIGINT end the work as an error does: files are closed, the lock is free, the part stays.
+- What must not be left half done runs to its end first. From the first step of the switch on it is too late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from types import FrameType
+from typing import Iterator, List, Optional
+
+from slotcore import codes
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SAID = "cancelled before the switch: what runs here is what ran before; what was downloaded stays, and the next try goes on from it"
+
+
+def _cancel(_number: int, _frame: Optional[FrameType]) -> None:
+    raise codes.Retryable(codes.CANCELLED, SAID)
+
+
+@contextlib.contextmanager
+def possible() -> Iterator[None]:
+    """Inside, a signal raises Retryable `cancelled`."""
+    old = [(number, signal.signal(number, _cancel)) for number in SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in old:
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[List[int]]:
+    """Inside, a signal is remembered and nothing else."""
+    asked: List[int] = []
+
+    def note(number: int, _frame: Optional[FrameType]) -> None:
+        asked.append(number)
+
+    old = [(number, signal.signal(number, note)) for number in SIGNALS]
+    try:
+        yield asked
+    finally:
+        for number, handler in old:
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def later() -> Iterator[None]:
+    """What is inside is finished first; who asked meanwhile gets it at the end."""
+    with _noted() as asked:
+        yield
+    if asked:
+        raise codes.Retryable(codes.CANCELLED, SAID)
+
+
+@contextlib.contextmanager
+def too_late() -> Iterator[None]:
+    """Inside, nothing is cancelled any more."""
+    with _noted() as asked:
+        yield
+    if asked:
+        print("too late to cancel: the switch had begun; `slotward rollback` ends the trial", file=sys.stderr)
