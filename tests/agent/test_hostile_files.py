@@ -950,6 +950,7 @@ COVERED: Mapping[str, str] = {
     "host.uptime_s": PROC,
     "installed.read_file": "system-file",
     "journal.send": "a socket of the system's own",
+    "labels._restore": SYSTEM,
     "lock._open": "lock",
     "lock.holder": "holder",
     "node.Node._close": "socket",

@@ -57,7 +57,8 @@ def test_an_upgrade_is_cancelled_before_its_switch(node: nodes.Node, v110: relea
         files.stalling.add(f"/{v110.artifact.name}")
         target, trial = node.target(v110, files.url(v110.artifact)), nodes.trial_id()
         command = f"slotward upgrade --target {target} --no-wait --json --id {trial}"
-        node.sh(f"cd {nodes.BOX}; ({command} >out.cancel 2>/dev/null; echo $? >code.cancel) & true")
+        told = f"{command} >{nodes.BOX}/out.cancel 2>/dev/null; echo $? >{nodes.BOX}/code.cancel"
+        node.sh(f"systemd-run -q --collect --unit=e2e-cancel -- sh -c '{told}'")
         node.waits(lambda: len(files.requests) == 1, 15, "the upgrade downloads")
         before = node.names()
         if way == "cancel":

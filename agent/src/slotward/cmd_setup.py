@@ -23,6 +23,7 @@ from slotward import (
     build_info,
     gate,
     host,
+    immutable,
     installed,
     lock,
     manager,
@@ -201,6 +202,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if why is not None:
         raise codes.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
     missing = [path for path, _mode in _directories(setup) if not os.path.isdir(path)]
+    immutable.check(missing)
     if args.check:
         return _once(setup, args, missing)
     for path, mode in _directories(setup):
@@ -228,6 +230,8 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
     wanted = installed.wanted(setup)
     files = units.plan(wanted, installed.read_file)
     at_risk = installed.directories_at_risk(product)
+    links = [product.entrypoint] if what in ("install", "adopt", "relink") else []
+    immutable.check([*links, *(change.path for change in files)])
     timer_due = _timer_due(product.name)
     unit_changed = any(change.path.startswith(f"{units.UNIT_DIR}/{product.unit}") for change in files)
     changes = _changes(setup, what, path, files, timer_due, missing)

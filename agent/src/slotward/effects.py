@@ -35,7 +35,7 @@ def unit_user(product: products.Product) -> Tuple[str, ...]:
 
 def smoke_test(product: products.Product, path: str, version: str) -> None:
     """Run `<file> version` as the service user, from the slots directory, bounded; refuses another answer."""
-    from slotward import systemd
+    from slotward import allowlist, systemd
 
     properties = (*UNDER_SMOKE, *unit_user(product), f"WorkingDirectory={product.slots_dir}")
     answer = systemd.run_transient(
@@ -43,6 +43,9 @@ def smoke_test(product: products.Product, path: str, version: str) -> None:
     )
     said = answer.output.strip()
     command = " ".join((path, *product.smoke_argv))
+    refusal = allowlist.judge(product.slots_dir, path, answer.code)
+    if refusal is not None:
+        raise codes.Refused(refusal)
     if answer.code != 0:
         raise codes.refused(
             codes.SMOKE_TEST_FAILED,
@@ -93,8 +96,9 @@ def _problems_in(output: str) -> List[str]:
 
 def check_slot(product: products.Product, path: str, version: str) -> None:
     """What must hold of a slot's bytes before a switch: a program for this machine, that answers its version."""
-    from slotward import elf
+    from slotward import elf, labels
 
+    labels.give(path, like=product.entrypoint)
     if not product.smoke_argv:
         return
     refusal = elf.check_program(path)
@@ -139,12 +143,18 @@ def executor_for(
     before_restart: Callable[[], None] = lambda: None,
 ) -> executor.Executor:
     """An executor whose copies read from the open descriptors `sources`, by the plan's source name."""
-    from slotward import staging
 
     def copy(operation: ops.Copy) -> None:
+        from slotward import labels, staging
+
         descriptor = sources[operation.source]
         os.lseek(descriptor, 0, os.SEEK_SET)
         staging.copy_verified(descriptor, operation.path, operation.size, operation.sha256)
+        try:
+            labels.give(operation.path, like=product.entrypoint)  # the rename keeps it
+        except codes.Refused:
+            staging.remove(operation.path)
+            raise
 
     def restarted() -> None:
         before_restart()

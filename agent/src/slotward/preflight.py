@@ -18,7 +18,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from slotcore import codes
-from slotward import progress
+from slotward import allowlist, progress
 
 RESERVE = 32 << 20
 INODES = 64
@@ -58,6 +58,8 @@ class Facts(NamedTuple):
     staging: Filesystem
     probe: Optional[Probe]
     user: str = ""
+    allow_list: bool = False
+    """The probe could not run, and an allow-list of programs is active."""
 
 
 def kind_of(mountinfo: str, path: str) -> str:
@@ -103,7 +105,8 @@ def look(slots_dir: str, data_dir: str, user: str = "") -> Facts:
         mountinfo = file.read()
     slots = look_at(slots_dir, mountinfo)
     tried = None if slots.read_only or not os.path.isdir(slots_dir) else try_directory(slots_dir, user)
-    return Facts(slots, look_at(data_dir, mountinfo), tried, user)
+    allow_list = tried is not None and tried.written and not tried.run and allowlist.active()
+    return Facts(slots, look_at(data_dir, mountinfo), tried, user, allow_list)
 
 
 def try_directory(directory: str, user: str = "") -> Probe:
@@ -172,6 +175,8 @@ def judge(facts: Facts, size: int, adopt_size: int = 0) -> Optional[codes.Refusa
     if slots.noexec:
         text = "%s is on a filesystem that is mounted noexec: %s"
         return codes.Refusal(codes.NOEXEC, text % (slots.path, advice))
+    if facts.allow_list:
+        return allowlist.refusal(slots.path, "a program of that directory")
     refusal = _judge_probe(slots.path, facts.probe, facts.user)
     if refusal is not None or not size:
         return refusal
