@@ -123,6 +123,11 @@ def use_named(path: pathlib.Path) -> bool:
     return host.read_bytes(str(path)) is not None
 
 
+def use_document(path: pathlib.Path) -> bool:
+    """A permit, a key set or a withdrawal."""
+    return prepare.read_document(str(path)) == CONTENT
+
+
 def use_digest(path: pathlib.Path) -> bool:
     """The bytes of a slot or of the entrypoint, hashed."""
     return prepare.digest_of(str(path)) == SHA256
@@ -352,6 +357,7 @@ ROWS = (
     Row("config", use_config, NAMED, CONFIG),
     Row("target", use_target, NAMED, TARGET),
     Row("named", use_named, NAMED),
+    Row("document", use_document, NAMED),
     Row("ca_file", use_ca_file),
     Row("digest", use_digest, NAMED),
     Row("built-in", use_built_in),
@@ -964,6 +970,7 @@ COVERED: Mapping[str, str] = {
     "preflight.try_directory": DIRECTORY,
     "prepare.built_in": "built-in",
     "prepare.digest_of": "digest",
+    "prepare.read_document": "document",
     "process.ask_status": "status",
     "process.started_s": PROC,
     "release_cmd._print": NULL,

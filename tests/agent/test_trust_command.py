@@ -343,7 +343,7 @@ def test_a_wrong_command_line(host: Host, words: List[str]) -> None:
 def test_a_document_that_cannot_be_read(host: Host) -> None:
     """Missing, or no plain file; nobody waits for it."""
     os.mkfifo(host.top / "fifo")
-    for name, said in (("gone", "cannot read gone: No such file"), ("fifo", "fifo is not a plain file")):
+    for name, said in (("gone", "cannot read gone: No such file"), ("fifo", "cannot read fifo: it is no plain file")):
         ran = host.run("trust", "apply", name)
         assert (ran.status, ran.json["code"]) == (3, codes.CANNOT_READ)
         assert ran.json["message"].startswith(said)

@@ -60,6 +60,6 @@ def parse(argv: List[str], config_path: str) -> argparse.Namespace:
         top = overview(config_path)
         top.parse_args(argv)
         top.error("unknown arguments")
-    args = parser_of(argv[lead], config_path).parse_args(argv[:lead] + argv[lead + 1 :])
+    args = parser_of(argv[lead], config_path).parse_intermixed_args(argv[:lead] + argv[lead + 1 :])
     args.command = argv[lead]
     return args

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -62,10 +61,7 @@ def read_target(path: str) -> checks.Target:
 def read_document(path: str) -> bytes:
     """A published document; raises Refused `cannot-read`. Nobody waits for what is no plain file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise codes.refused(codes.CANNOT_READ, f"{path} is not a plain file")
+        with open(host.open_named(path), "rb") as file:
             return file.read(manifests.MAX_PUBLISHED + 1)
     except OSError as error:
         raise codes.refused(codes.CANNOT_READ, f"cannot read {path}: {error.strerror}") from error
