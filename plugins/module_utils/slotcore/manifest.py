@@ -38,13 +38,11 @@ SPKI_SHAPES = {
     "EdDSA": (bytes.fromhex("302a300506032b6570032100"), 32),
 }
 _P = 2**255 - 19
-# the y of every point whose order divides 8, as any encoding may say it
+# the y of every point whose order divides 8
 _SMALL_ORDER = (
     0,
     1,
     _P - 1,
-    _P,
-    _P + 1,
     int.from_bytes(bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"),
     int.from_bytes(bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a"), "little"),
 )
@@ -163,8 +161,9 @@ def alg_of(spki: bytes) -> Optional[str]:
 
 
 def _is_weak(point: bytes) -> bool:
-    """Whether an Ed25519 key is a point of small order, for which one signature fits any message."""
-    return int.from_bytes(point, "little") & ((1 << 255) - 1) in _SMALL_ORDER
+    """Whether an Ed25519 key is spelled in a second way, or a point of small order, for which one signature fits any message."""
+    y = int.from_bytes(point, "little") & ((1 << 255) - 1)
+    return y >= _P or y in _SMALL_ORDER
 
 
 def is_platform(text: str) -> bool:
