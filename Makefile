@@ -52,6 +52,7 @@ core: setup ## the pure engine's tests, with full branch coverage
 
 unit: core ## tests of the engine, of the agent as a process, and of the collection's plugins
 	@$(PYTEST) -q tests/agent
+	@$(PYTEST) -q tests/forger
 	@$(PYTEST) -q tests/unit
 
 host: setup-hosts ## one real host (bookworm), end to end (root)

@@ -222,7 +222,7 @@ BASE64 = (
     Attack("no padding", BAD, NOT64, raw(BODY64, SIG64.rstrip("="))),
     Attack("too much padding", BAD, "base64", raw(BODY64, SIG64 + "=")),
     Attack("padding inside", BAD, "base64", raw("QQ==" + BODY64)),
-    Attack("a line end behind", BAD, NOT64, raw(BODY64 + "\n")),
+    Attack("a line end behind the base64", BAD, NOT64, raw(BODY64 + "\n")),
     Attack("lines of 64", BAD, NOT64, raw(base64.encodebytes(GENUINE).decode())),
     Attack("a blank inside", BAD, NOT64, raw(BODY64[:40] + " " + BODY64[40:])),
     Attack("a tab in front", BAD, NOT64, raw("\t" + BODY64)),

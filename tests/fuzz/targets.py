@@ -185,18 +185,23 @@ def fuzz_body(data: bytes) -> None:
 
 
 def fuzz_documents(data: bytes) -> None:
-    """Any bytes as each kind of signed document: at most one kind takes them, and it writes the same value again."""
-    taken = [(kind, judged(data, kind)) for kind in documents.KINDS]
-    found = [(kind, body) for kind, body in taken if body is not None]
-    must(len(found) <= 1, "one body of two kinds")
-    for kind, body in found:
-        must(documents.kind_of(data) is kind, "another kind")
+    """Any bytes as each kind of signed document: only the kind that they name takes them, and it writes the same again."""
+    try:
+        named = documents.kind_of(data)
+    except documents.BadDocument:
+        named = documents.KINDS[len(data) % len(documents.KINDS)]
+    body = judged(data, named)
+    for kind in documents.KINDS:
+        if kind is not named:
+            try:
+                kind.parse(data)
+            except documents.BadDocument:
+                continue
+            raise Find("one body of two kinds")
+    if body is not None:
         must(bool(documents.named(body)), "without a name")
-        if not isinstance(body, manifest.Manifest):
-            must(kind.parse(documents.render(body))[0] == body, "does not read back")
-    if not found:
-        with contextlib.suppress(documents.BadDocument):
-            documents.kind_of(data)
+    if body is not None and not isinstance(body, manifest.Manifest):
+        must(named.parse(documents.render(body))[0] == body, "does not read back")
 
 
 def fuzz_keys(data: bytes) -> None:
@@ -404,7 +409,8 @@ def fuzz_download(data: bytes) -> None:
             must(first.lower().startswith("https://" if not allow_http else "http"), "another scheme")
             after = download_rules.next_url(first, second)
             checked = download_rules.check_url(after, allow_http)
-            must(checked is not None or "@" not in after.split("/")[2], "credentials")
+            place = re.split("[/?#]", after.partition("://")[2])[0]
+            must(checked is not None or "@" not in place, "credentials")
     download_rules.shown_url(first)
     if download_rules.check_range(first, 5, 9) == "":
         said = [int(number) for number in re.findall("[0-9]+", first)]

@@ -277,6 +277,8 @@ def _as_ours(url: str, error: Exception, transport: Transport) -> Exception:
         if why:
             text = "cannot trust the server of %s: %s; set [update] ca_file, or look at this host's clock"
             return codes.refused(codes.UNTRUSTED_SERVER, text % (where, why))
+    if isinstance(error, requests.exceptions.InvalidHeader):  # two lengths: two readers would take two bodies
+        return codes.refused(codes.DOWNLOAD_REFUSED, "%s answers with headers that contradict each other" % where)
     if isinstance(error, ValueError):
         return codes.refused(codes.BAD_URL, "cannot download from %s: not an address that works" % where)
     host = rules.shown_host(url) + (" through the proxy" if transport.proxy else "")
