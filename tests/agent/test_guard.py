@@ -383,6 +383,22 @@ def test_a_wrong_call_is_refused(tree: Tree, arguments: list[str], expect: int) 
     assert done.stderr != ""
 
 
+@pytest.mark.parametrize("kind", ["directory", "fifo", "link", "device"])
+def test_facts_that_are_no_file_are_refused(tree: Tree, kind: str) -> None:
+    """The guard waits for nobody and reads no other file than the one that setup wrote."""
+    path = tree.root / "guard.d/demo.env"
+    path.rename(tree.root / "guard.d/kept")
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to("kept")
+    else:
+        path.symlink_to("/dev/zero")
+    assert "cannot read " in tree.run("start", expect=1)
+
+
 @pytest.mark.parametrize("facts", ["", "UNIT=demo.service\n", "UNIT=-x\nSLOTS=/x\n", "UNIT=a b\nSLOTS=/x\n"])
 def test_facts_that_do_not_hold_together_are_refused(tree: Tree, facts: str) -> None:
     """A facts file that was cut or edited is named in the error."""

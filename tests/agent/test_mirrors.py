@@ -15,6 +15,7 @@ from typing import Callable, Dict, Iterator, List, Tuple, Type
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import server as making
 from support.web import CONTENT, SHA256, Act, Server, answer, serve, silent, stall, whole
 
 from slotcore import codes
@@ -324,6 +325,9 @@ class Proxy(socketserver.ThreadingTCPServer):
     status = b"200 OK"
     to: Tuple[str, int] = ("", 0)
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """An end that goes away in the middle is no error of the test."""
+
     @property
     def url(self) -> str:
         """Its address."""
@@ -399,6 +403,31 @@ def test_N1_the_look_ahead_goes_through_the_proxy_too(serving: Serve, proxy: Pro
     setup = setup_of(allow_http=True, proxy=proxy.url)
     assert reach.ask(setup, [server.url], len(CONTENT))[0]["ok"]
     assert [line for line, _headers in proxy.asked] == ["GET " + server.url]
+
+
+def test_N1_https_goes_through_the_proxy_by_connect(
+    part: pathlib.Path, proxy: Proxy, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N1, N3: through CONNECT to a server that only the configuration's own authority vouches for; the proxy sees no path.
+
+    What the environment says of proxies and authorities changes nothing, and another authority is not believed.
+    """
+    authority, other = (making.make_authority(tmp_path / name, ["127.0.0.1"]) for name in ("one", "other"))
+    for name in ("https_proxy", "HTTPS_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    file = tmp_path / "artifact"
+    file.write_bytes(CONTENT)
+    quick = QUICK._replace(allow_http=False, proxy=proxy.url)
+    with making.FileServer("127.0.0.1", authority) as files:
+        url = files.url(file)
+        get(part, url, transport=quick._replace(ca_file=str(authority.ca)))
+        assert [line for line, _headers in proxy.asked] == ["CONNECT " + url.split("/")[2]]
+        part.unlink()
+        with pytest.raises(codes.Refused) as caught:
+            get(part, url, transport=quick._replace(ca_file=str(other.ca)))
+    assert caught.value.code == codes.UNTRUSTED_SERVER
+    assert files.requests == ["/artifact"]
 
 
 def test_a_proxy_that_refuses_is_a_passing_failure(serving: Serve, part: pathlib.Path, proxy: Proxy) -> None:

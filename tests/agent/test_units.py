@@ -110,8 +110,8 @@ def test_the_agent_s_own_unit() -> None:
     assert "Environment" not in text
 
 
-def test_directories_of_one_s_own_are_writable() -> None:
-    """data_dir and the socket's directory elsewhere are let through ProtectSystem=strict, and may be missing."""
+def test_D8_directories_of_one_s_own_are_writable() -> None:
+    """D8: data_dir and the socket's directory elsewhere are let through ProtectSystem=strict, and may be missing."""
     agent = units.Agent("/etc/slotward/config.toml", "/srv/slotward", "/run/other/status.sock")
     text = by_path(units.render(SELF, 252, agent))["/etc/systemd/system/slotward.service"].text
     assert [value for key, value in keys(text) if key == "ReadWritePaths"] == ["-/srv/slotward", "-/run/other"]

@@ -79,6 +79,39 @@ def test_an_upgrade_is_cancelled_before_its_switch(node: nodes.Node, v110: relea
     assert node.confirm(str(again.json["trial"]["id"])).exit == 0
 
 
+@pytest.mark.hosts
+def test_X8_a_pending_reboot_and_a_package_manager_at_work_change_nothing(
+    node: nodes.Node, v110: releases.Release
+) -> None:
+    """X8: an upgrade installs no package and its trial survives a reboot, so neither is a reason to refuse; the host proves it."""
+    node.sh("touch /run/reboot-required")
+    node.sh("systemd-run -q --collect --unit=e2e-dpkg -- flock /var/lib/dpkg/lock-frontend sleep 60")
+    trial = node.on_trial(v110)
+    node.host.reboot()
+    node.waits(lambda: node.running() == "1.1.0", 30, "1.1.0 runs after the reboot")
+    assert node.confirm(trial, wait=30).json["state"] == "confirmed"
+    node.runnable()
+
+
+@pytest.mark.hosts
+def test_N2_a_pushed_release_needs_no_network(node: nodes.Node, v110: releases.Release) -> None:
+    """N2: without any way out, with an address that cannot be reached and a mirror that cannot either: all is on the host."""
+    node.configure(mirrors="https://mirror.invalid/x")
+    target, src, trial = node.target(v110), node.put(v110.artifact), nodes.trial_id()
+    node.sh("ip link set host0 down")
+    try:
+        told = node.slotward("prepare", "--target", target, "--src", src)
+        assert (told.exit, told.json.get("sources")) == (0, None), told
+        begun = node.slotward("upgrade", "--target", target, "--src", src, "--no-wait", "--id", trial)
+        assert begun.json["state"] == "trial", begun
+        assert node.confirm(trial).json["state"] == "confirmed"
+    finally:
+        node.sh("ip link set host0 up")
+    alone = node.slotward("prepare", "--target", node.target(node.shop.release("1.2.0", 3)))
+    assert (alone.exit, alone.code) == (4, "download-failed"), alone
+    assert "from any of 2 places: https://mirror.invalid/x/slotward/1.2.0/" in alone.message
+
+
 @pytest.mark.host
 def test_two_upgrades_begun_at_the_same_moment_leave_one_trial(node: nodes.Node, v110: releases.Release) -> None:
     """Whoever is second is told so, whichever it is; the trial is the winner's."""
