@@ -86,6 +86,20 @@ def test_C6_a_host_on_trial_is_left_alone(
     assert operator.changed(operator.install(v110, agent_log_level="debug")) == 0
 
 
+def test_C9_L6_a_host_on_hold_is_installed_and_its_version_left_alone(
+    bare: nodes.Node, operator: Operator, v100: releases.Release, v110: releases.Release
+) -> None:
+    """A hold is no failure; the host refuses by itself too, and goes on when the hold is over."""
+    assert operator.changed(operator.install(v100, agent_updates_enabled=False)) > 0
+    held = operator.install(v110, agent_updates_enabled=False)
+    assert operator.changed(held) == 0
+    assert "the host stays on 1.0.0 and does not go to 1.1.0" in " ".join(held.output.split())
+    assert bare.begin(v110).code == "updates-disabled"
+    assert bare.update()["policy"]["enabled"] is False
+    assert operator.changed(operator.install(v110)) > 0
+    assert bare.running() == "1.1.0"
+
+
 def test_C2_a_file_made_by_hand_is_adopted_by_the_role_with_consent(
     bare: nodes.Node, operator: Operator, v100: releases.Release, v110: releases.Release
 ) -> None:
