@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PRIVATE to the collection: the options and result keys of ``release_info``, for its documentation and its action."""
+"""PRIVATE to the collection: the options and result keys of ``release_info`` and ``catalogue_info``, for documentation and actions."""
 
 from __future__ import annotations
 
@@ -33,3 +33,15 @@ INFO_KEYS = (
     "target",
     "stones",
 )
+
+CATALOGUE_OPTIONS: Dict[str, Dict[str, Any]] = {
+    "base": {"type": "str", "required": True},
+    "product": {"type": "str", "default": "slotward"},
+    "pins": {"type": "list", "elements": "str", "required": True},
+    "threshold": {"type": "int", "default": 1},
+    "limit": {"type": "int", "default": 50},
+    "allow_http": {"type": "bool", "default": False},
+    "ca_file": {"type": "path"},
+}
+
+CATALOGUE_KEYS = ("claimed", "catalogue_error", "releases", "newest", "left_out")

@@ -10,26 +10,29 @@ Rules:
 
 from __future__ import annotations
 
-import contextlib
+import glob
 import hashlib
 import os
-import tempfile
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from ansible_collections.slotward.fleet.plugins.module_utils import release_store as store
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import (
     archive,
     artifacts,
     codes,
+    documents,
+    jumps,
     keys,
     manifest,
     program,
     release,
     signing,
     unpacking,
+    verifying,
 )
 
-CHUNK = 1 << 20
+NEXT = "next"
 MAX_KEY_FILE = 64 << 10
 DAY_S = 86400
 
@@ -41,6 +44,8 @@ class Plan(NamedTuple):
     before: Optional[bytes]
     published: bytes
     copies: Tuple[Tuple[str, manifest.Artifact], ...]
+    counted: Optional[str] = None
+    left_out: Tuple[str, ...] = ()
 
     @property
     def manifest_path(self) -> str:
@@ -53,18 +58,9 @@ class Plan(NamedTuple):
         return self.before != self.published or bool(self.copies)
 
 
-def chunks(path: str) -> Iterator[bytes]:
-    """A file in pieces; raises Refused when it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            yield from iter(lambda: file.read(CHUNK), b"")
-    except OSError as error:
-        raise codes.refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None
-
-
 def _read(path: str, load: Any) -> Any:
     try:
-        return load(b"".join(chunks(path))[: MAX_KEY_FILE + 1])
+        return load(store.read(path, MAX_KEY_FILE))
     except keys.BadKey as error:
         raise codes.refused(codes.BAD_KEY, "%s: %s" % (path, error)) from None
     except keys.Unavailable as error:
@@ -108,7 +104,7 @@ def _looked_at(path: str, kind: str, product: str) -> Tuple[str, int, bytes]:
 
     def pieces() -> Iterator[bytes]:
         nonlocal size, head
-        for piece in chunks(path):
+        for piece in store.chunks(path):
             digest.update(piece)
             size += len(piece)
             head = (head + piece[: program.HEAD])[: program.HEAD]
@@ -124,7 +120,7 @@ def _looked_at(path: str, kind: str, product: str) -> Tuple[str, int, bytes]:
     return digest.hexdigest(), size, head
 
 
-def _public_keys(params: Dict[str, Any], signers: List[keys.PrivateKey]) -> Tuple[manifest.Key, ...]:
+def listed_keys(params: Dict[str, Any], signers: List[keys.PrivateKey]) -> Tuple[manifest.Key, ...]:
     """The keys given and those that sign, each once, in their order."""
     public = [public_key(path) for path in params["keys"]]
     public += [signer.public for signer in signers]
@@ -133,72 +129,92 @@ def _public_keys(params: Dict[str, Any], signers: List[keys.PrivateKey]) -> Tupl
 
 def plan(params: Dict[str, Any]) -> Plan:
     """Everything that would be written, from a look at the artifacts, the keys and the directory."""
-    artifacts = _artifacts(params)
+    sequence, counted, left_out = _sequence(params)
+    given = _artifacts(params)
     signers = [private_key(path, params["passphrase"]) for path in params["sign_with"]]
     now = int(time.time())
     wanted = manifest.Manifest(
         product=params["product"],
         version=params["version"],
-        sequence=params["sequence"],
+        sequence=sequence,
         issued_at=now,
         expires_at=now + params["expires_days"] * DAY_S,
-        keys=_public_keys(params, signers),
-        artifacts=tuple(entry for _path, entry in artifacts),
+        keys=listed_keys(params, signers),
+        artifacts=tuple(entry for _path, entry in given),
         channel=params["channel"],
         min_from=params["min_from"],
     )
     release.build_manifest(wanted)  # a name that is none must not become a directory
     directory = os.path.join(params["output"], release.directory(params["product"], params["version"]))
-    path = os.path.join(directory, release.MANIFEST_NAME)
-    before = b"".join(chunks(path)) if os.path.lexists(path) else None
+    before = store.read_if_there(os.path.join(directory, release.MANIFEST_NAME))
     published = release.build(before, wanted).published
     for signer in signers:
         published = signing.sign(published, signer.public, signer.sign).published
-    return Plan(directory, before, published, tuple(_to_copy(directory, artifacts)))
+    copies = [
+        (source, entry) for source, entry in given if not store.is_copied(os.path.join(directory, entry.name), entry)
+    ]
+    return Plan(directory, before, published, tuple(copies), counted, left_out)
 
 
-def _to_copy(directory: str, artifacts: List[Tuple[str, manifest.Artifact]]) -> Iterator[Tuple[str, manifest.Artifact]]:
-    for source, entry in artifacts:
-        there = os.path.join(directory, entry.name)
-        if not os.path.lexists(there):
-            yield source, entry
-        elif release.measure(chunks(there)) != (entry.sha256, entry.size):
-            raise codes.refused(codes.ALREADY_EXISTS, "%s is there with other contents and is not overwritten" % there)
+def _sequence(params: Dict[str, Any]) -> Tuple[int, Optional[str], Tuple[str, ...]]:
+    """The sequence given, or the next one, the manifest it was counted from, and what was not counted."""
+    given = str(params["sequence"])
+    if given != NEXT:
+        if not (given.isascii() and given.isdigit()):
+            text = "sequence is %s, not a positive number and not next" % ascii(given)
+            raise codes.refused(codes.BAD_RELEASE, text)
+        return int(given), None, ()
+    if not params.get("previous"):
+        raise codes.refused(
+            codes.BAD_RELEASE, "sequence next is counted from verified manifests: give previous and pins"
+        )
+    found: Dict[str, manifest.Manifest] = {}
+    left_out = []
+    for place in params["previous"]:
+        for path in _manifests(place):
+            try:
+                judged = verifying.judge(store.read(path), params["pins"], params["threshold"], kind=documents.RELEASE)
+            except codes.Refused as error:
+                if path == place or error.code in (codes.NO_PINS, codes.BAD_KEY):
+                    raise codes.refused(error.code, "%s: %s" % (path, error.text)) from None
+                left_out.append("not counted: %s: %s" % (path, error.text))
+                continue
+            if judged.parts.body.product == params["product"]:
+                found[path] = release.read(store.read(path))
+    sequence, last = jumps.next_sequence(params["version"], list(found.values()))
+    if last is None:
+        text = "no release of %s at %s verifies, so there is nothing to count from: the first has sequence 1"
+        raise codes.refused(codes.BAD_RELEASE, text % (params["product"], ", ".join(params["previous"])))
+    return sequence, next(path for path, body in found.items() if body == last), tuple(left_out)
+
+
+def _manifests(place: str) -> List[str]:
+    """A manifest, or those below a release's, a product's or the base's directory."""
+    if not os.path.isdir(place):
+        return [place]
+    patterns = [os.path.join(glob.escape(place), *["*"] * depth, release.MANIFEST_NAME) for depth in range(3)]
+    return sorted(path for pattern in patterns for path in glob.glob(pattern))
+
+
+def make(params: Dict[str, Any], check: bool) -> Plan:
+    """The plan, written unless it is only asked for; what others signed meanwhile is kept."""
+    planned = plan(params)
+    if check or not planned.changed:
+        return planned
+    store.make_directory(planned.directory)
+    with store.locked(planned.directory):
+        if store.read_if_there(planned.manifest_path) != planned.before:
+            planned = plan(params)
+        write(planned)
+    return planned
 
 
 def write(planned: Plan) -> None:
     """Write the plan, the manifest last, so that a directory with a manifest is whole."""
-    try:
-        os.makedirs(planned.directory, mode=0o755, exist_ok=True)
-        for source, entry in planned.copies:
-            _place(os.path.join(planned.directory, entry.name), _same(source, entry))
-        if planned.before != planned.published:
-            _place(planned.manifest_path, iter((planned.published,)))
-    except OSError as error:
-        raise codes.refused(codes.CANNOT_WRITE, "%s cannot be written: %s" % (planned.directory, error)) from None
-
-
-def _same(source: str, entry: manifest.Artifact) -> Iterator[bytes]:
-    """The pieces of an artifact, and an error at the end when they are not what was measured."""
-    digest, size = hashlib.sha256(), 0
-    for piece in chunks(source):
-        digest.update(piece)
-        size += len(piece)
-        yield piece
-    if (digest.hexdigest(), size) != (entry.sha256, entry.size):
-        raise codes.refused(codes.DIGEST_MISMATCH, "%s changed while it was read; run again" % source)
-
-
-def _place(path: str, pieces: Iterator[bytes]) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=".new-", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.rename(temporary, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+    store.make_directory(planned.directory)
+    for source, entry in planned.copies:
+        store.copy(source, os.path.join(planned.directory, entry.name), entry)
+    if planned.before is None:
+        store.create(planned.manifest_path, (planned.published,))
+    elif planned.before != planned.published:
+        store.replace(planned.manifest_path, planned.published)

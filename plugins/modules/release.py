@@ -49,12 +49,33 @@ options:
   sequence:
     description:
       - The release's sequence, a positive number that grows with every release of the product.
-    type: int
+      - V(next) is one more than the highest of the manifests at O(previous) that verify by O(pins). A catalogue is never looked at.
+    type: str
     required: true
+  previous:
+    description:
+      - Manifests of earlier releases, or directories with them in the layout of releases. What is named and does not verify is an error;
+        what lies in a directory and does not is left out, with a warning.
+    type: list
+    elements: path
+    default: []
+  pins:
+    description:
+      - Whose signatures count in O(previous), C(sha256/<base64>).
+    type: list
+    elements: str
+    default: []
+  threshold:
+    description:
+      - How many distinct pinned keys must have signed what O(previous) names.
+    type: int
+    default: 1
   artifacts:
     description:
       - The files to release, one for each platform.
       - A file whose name does not end in its platform, C(<product>_<version>_<os>_<arch>), is given as C(FILE:os-arch).
+      - A file must be a program for its platform, and its name must not be of another product or version. One whose name ends in
+        C(.tar.gz) is an archive, which hosts must be able to unpack.
     type: list
     elements: str
     required: true
@@ -91,7 +112,9 @@ options:
 requirements:
   - The Python library cryptography 3.3 or later where the module runs.
 seealso:
+  - module: slotward.fleet.release_document
   - module: slotward.fleet.release_info
+  - module: slotward.fleet.release_publish
 """
 
 EXAMPLES = r"""
@@ -105,6 +128,18 @@ EXAMPLES = r"""
       - build/slotward_1.1.0_linux_arm64
     keys: [keys/a.pub.pem, keys/b.pub.pem, keys/c.pub.pem]
     sign_with: [keys/a.pem, keys/b.pem]
+  delegate_to: localhost
+
+- name: Build the next release, to be signed by people
+  slotward.fleet.release:
+    output: build/releases
+    version: 1.2.0
+    sequence: next
+    previous: [/srv/releases/slotward]
+    pins: "{{ release_pins }}"
+    threshold: 2
+    artifacts: [build/slotward_1.2.0_linux_amd64]
+    keys: [keys/a.pub.pem, keys/b.pub.pem, keys/c.pub.pem]
   delegate_to: localhost
 """
 
@@ -124,6 +159,11 @@ directory:
   returned: always
   type: str
   sample: /srv/releases/slotward/1.1.0
+counted:
+  description: The manifest that the next sequence was counted from, or null.
+  returned: always
+  type: str
+  sample: /srv/releases/slotward/1.1.0/manifest.json
 release:
   description: What the manifest says, C(artifacts), C(keys) with who signed, C(sequence), C(issued_at), C(expires_at) and more.
   returned: always
@@ -134,14 +174,17 @@ release:
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.slotward.fleet.plugins.module_utils import release_writer
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, describing, signing
+from ansible_collections.slotward.fleet.plugins.module_utils import release_store, release_writer
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, describing, documents, signing
 
 OPTIONS = {
     "output": {"type": "path", "required": True},
     "product": {"type": "str", "default": "slotward"},
     "version": {"type": "str", "required": True},
-    "sequence": {"type": "int", "required": True},
+    "sequence": {"type": "str", "required": True},
+    "previous": {"type": "list", "elements": "path", "default": []},
+    "pins": {"type": "list", "elements": "str", "default": []},
+    "threshold": {"type": "int", "default": 1},
     "artifacts": {"type": "list", "elements": "str", "required": True},
     "keys": {"type": "list", "elements": "path", "default": [], "no_log": False},
     "sign_with": {"type": "list", "elements": "path", "default": []},
@@ -152,33 +195,29 @@ OPTIONS = {
 }
 
 
-def shown(published: bytes) -> str:
-    """A manifest for people."""
-    return "\n".join(describing.lines(signing.read(published))) + "\n"
-
-
 def main() -> None:
     """Plan the release, show the difference, write it."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    result: Dict[str, Any] = {"changed": False, "code": codes.OK, "manifest": None, "directory": None, "release": None}
+    result: Dict[str, Any] = {"changed": False, "code": codes.OK}
+    result.update(dict.fromkeys(("manifest", "directory", "counted", "release")))
     try:
-        planned = release_writer.plan(module.params)
-        result.update(manifest=planned.manifest_path, directory=planned.directory, changed=planned.changed)
-        if planned.changed and not module.check_mode:
-            release_writer.write(planned)
-        result["release"] = describing.describe(signing.read(planned.published))
-        before = "" if planned.before is None else shown(planned.before)
-        after = shown(planned.published)
+        planned = release_writer.make(module.params, module.check_mode)
+        parts = signing.read(planned.published)
+        before = describing.lines(signing.read(planned.before)) if planned.before else None
     except codes.Refused as error:
-        result.update(code=error.code, changed=False)
+        result["code"] = error.code
         module.fail_json(msg=error.text, **result)
-    path = planned.manifest_path
-    result["diff"] = {"before_header": path, "after_header": path, "before": before, "after": after}
-    result["msg"] = "%s %s has %d signatures" % (
-        module.params["product"],
-        module.params["version"],
-        result["release"]["signatures"],
+    for text in planned.left_out:
+        module.warn(text)
+    result.update(
+        changed=planned.changed,
+        manifest=planned.manifest_path,
+        directory=planned.directory,
+        counted=planned.counted,
+        release=describing.describe(parts),
+        diff=release_store.described(planned.manifest_path, before, describing.lines(parts)),
     )
+    result["msg"] = "%s has %d signatures" % (documents.named(parts.body), result["release"]["signatures"])
     module.exit_json(**result)
 
 

@@ -185,6 +185,24 @@ def test_a_withdrawal_goes_beside_its_release_and_marks_the_catalogue() -> None:
     assert [one.path for one in again.writes] == ["toy/1.1.0/manifest.json"], "the mark stays"
 
 
+def test_a_release_and_its_withdrawal_are_planned_together() -> None:
+    """The second as if the first were written; what is on the shelf when all is done needs nothing more."""
+    offered = [published("1.1.0", 5, 0), notice("1.1.0", 5, 1)]
+    plans = publishing.plan(shelf(v1_0_0=published("1.0.0", 4, 0)), offered)
+    assert [[one.path for one in plan.writes] for plan in plans] == [
+        ["toy/1.1.0/manifest.json", "toy/releases.json"],
+        ["toy/1.1.0/withdrawn.json", "toy/releases.json"],
+    ]
+    assert [(one.version, one.withdrawn) for one in last(plans[1]).releases] == [("1.1.0", True), ("1.0.0", False)]
+    done = shelf(v1_0_0=published("1.0.0", 4, 0))
+    for plan in plans:
+        done = publishing.after(done, plan)
+    assert set(done.manifests) == {"1.0.0", "1.1.0"}
+    assert set(done.notices) == {"1.1.0"}
+    assert [plan.writes for plan in publishing.plan(done, offered)] == [(), ()]
+    assert refusal(lambda: publishing.plan(shelf(), offered[::-1])).code == codes.BAD_RELEASE
+
+
 def test_a_withdrawal_of_something_else_has_no_place() -> None:
     """Not published here, of another sequence, unsigned, or another notice than the one that is there."""
     there = shelf(v1_1_0=published("1.1.0", 5, 0))

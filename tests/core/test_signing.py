@@ -74,6 +74,8 @@ def test_an_expired_document_is_refused_only_at_a_time() -> None:
 def test_a_threshold_that_cannot_be_met_is_refused_first() -> None:
     """And so is a list without pins; neither reads the document."""
     assert refusal(lambda: verifying.judge(b"", (), 1)).code == codes.NO_PINS
+    found = refusal(lambda: verifying.judge(b"", (*making.pins(), "sha256/x"), 1))
+    assert found == (codes.NO_PINS, "'sha256/x' is not a pin, sha256/<base64 of 32 bytes>")
     for threshold in (0, 2):
         found = refusal(lambda threshold=threshold: verifying.judge(b"", making.pins(0), threshold))
         text = "a threshold of %d cannot be met: it is 1 to the number of distinct pins, 1" % threshold

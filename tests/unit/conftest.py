@@ -310,7 +310,7 @@ def release(tmp_path: pathlib.Path, keys: Released) -> Callable[..., Released]:
     def make(
         version: str = "1.1.0", sequence: int = 2, signers: int = 2, data: Optional[bytes] = None, **more: Any
     ) -> Released:
-        artifact = tmp_path / ("slotward_%s_linux_amd64" % version)
+        artifact = tmp_path / ("%s_%s_linux_amd64" % (more.get("product", "slotward"), version))
         artifact.write_bytes(b"#!/bin/sh\n" if data is None else data)
         params = {
             "output": str(tmp_path / "releases"),

@@ -31,11 +31,10 @@ def publish(args: argparse.Namespace) -> answers.Answer:
     written: List[str] = []
     with release_files.locked(shelf_path):
         _sweep(shelf_path)
-        for parts, (_path, published) in zip(checked, given):
-            plan = publishing.plan_release if parts.kind is documents.RELEASE else publishing.plan_notice
-            planned = plan(_shelf(shelf_path), published)
-            for text in planned.ignored:
-                release_say.say(f"not in the catalogue: {shelf_path}/{text}")
+        plans = publishing.plan(_shelf(shelf_path), [published for _path, published in given])
+        for text in plans[-1].ignored:
+            release_say.say(f"not in the catalogue: {shelf_path}/{text}")
+        for planned in plans:
             written += _execute(args.to, source, planned)
     lines = [f"wrote {path}" for path in written] or [f"nothing to do: {shelf_path} has it all"]
     return release_say.described(given[0][1], bool(written), lines, directory=shelf_path, written=written)

@@ -13,7 +13,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union, cast
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union, cast
 
 from . import catalogue, codes, documents, manifest, release, signing
 
@@ -76,6 +76,28 @@ def plan_notice(shelf: Shelf, offered: bytes) -> Plan:
     published = _joined(parts, offered, shelf.notices.get(body.version))
     notices = {**shelf.notices, body.version: published}
     return _plan(shelf, signing.read(published), NOTICE_NAME, published, shelf.manifests, notices)
+
+
+def after(shelf: Shelf, plan: Plan) -> Shelf:
+    """The shelf when all of the plan is written."""
+    found = {write.path.rpartition("/")[2]: write.data for write in plan.writes}
+    version = plan.directory.rpartition("/")[2]
+    added = [
+        {version: found[name]} if name in found else cast(Dict[str, bytes], {})
+        for name in (release.MANIFEST_NAME, NOTICE_NAME)
+    ]
+    listed = found.get(catalogue.NAME, shelf.catalogue)
+    return Shelf({**shelf.manifests, **added[0]}, {**shelf.notices, **added[1]}, listed)
+
+
+def plan(shelf: Shelf, offered: Sequence[bytes]) -> Tuple[Plan, ...]:
+    """Publish releases and withdrawals in the order given, each as if those before it were there. Raises Refused."""
+    found = []
+    for document in offered:
+        of_kind = plan_release if signing.read(document).kind is documents.RELEASE else plan_notice
+        found.append(of_kind(shelf, document))
+        shelf = after(shelf, found[-1])
+    return tuple(found)
 
 
 def _plan(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional, Sequence, Tuple
 
-from . import codes, documents, manifest, rfc3339, signatures, signing
+from . import codes, documents, keys, manifest, rfc3339, signatures, signing
 
 
 class Judged(NamedTuple):
@@ -46,6 +46,9 @@ def check_threshold(pins: Sequence[str], threshold: int) -> None:
     """Raise Refused when no signatures could ever be enough."""
     if not pins:
         raise codes.refused(codes.NO_PINS, "no pins: say whose signatures count")
+    bad = [pin for pin in pins if not keys.is_pin(pin)]
+    if bad:
+        raise codes.refused(codes.NO_PINS, "%s is not a pin, sha256/<base64 of 32 bytes>" % ascii(bad[0])[:80])
     if not 1 <= threshold <= len(set(pins)):
         text = "a threshold of %d cannot be met: it is 1 to the number of distinct pins, %d"
         raise codes.refused(codes.TOO_FEW_SIGNATURES, text % (threshold, len(set(pins))))
