@@ -27,6 +27,15 @@ from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import (
 from ansible_collections.slotward.fleet.plugins.plugin_utils import releases
 
 
+UNKNOWN: Dict[str, Any] = {
+    **dict.fromkeys(("sequence", "channel", "min_from", "issued_at", "expires_at", "expired", "withdrawn_why")),
+    "verified": False,
+    "signers": [],
+    "withdrawn": False,
+    "as_listed": None,
+}
+
+
 class Place(NamedTuple):
     """The directory or address `<base>/<product>`, and how to read there."""
 
@@ -104,15 +113,7 @@ def _judged(
     threshold: int,
 ) -> Dict[str, Any]:
     """What is known of one version."""
-    told: Dict[str, Any] = {
-        **dict.fromkeys(("sequence", "channel", "min_from", "issued_at", "expires_at", "expired", "withdrawn_why")),
-        "version": version,
-        "verified": False,
-        "signers": [],
-        "withdrawn": False,
-        "listed": claim is not None,
-        "as_listed": None,
-    }
+    told: Dict[str, Any] = {**UNKNOWN, "version": version, "listed": claim is not None}
     try:
         published = place.read(version, releases.MANIFEST)
         parts, signers = verifying.judge(published, pins, threshold, kind=documents.RELEASE)
@@ -122,19 +123,7 @@ def _judged(
             raise codes.refused(codes.WRONG_VERSION, text)
     except (codes.Refused, codes.Retryable) as error:
         return {**told, "code": error.code, "msg": error.text}
-    expired = body.expires_at <= time.time()
-    told.update(
-        code=codes.EXPIRED if expired else codes.OK,
-        msg="verified" if not expired else "verified, and expired",
-        sequence=body.sequence,
-        channel=body.channel,
-        min_from=body.min_from,
-        issued_at=rfc3339.render(body.issued_at),
-        expires_at=rfc3339.render(body.expires_at),
-        expired=expired,
-        verified=True,
-        signers=list(signers),
-    )
+    told.update(_of_manifest(body), signers=list(signers))
     why, problem = _withdrawn(place, body, claim, pins, threshold)
     if claim is not None:
         told["as_listed"] = claim == catalogue.entry(parts, body, why is not None)
@@ -143,6 +132,22 @@ def _judged(
     elif problem:
         told["msg"] += "; %s" % problem
     return told
+
+
+def _of_manifest(body: Any) -> Dict[str, Any]:
+    """What a verified manifest says."""
+    expired = body.expires_at <= time.time()
+    return {
+        "code": codes.EXPIRED if expired else codes.OK,
+        "msg": "verified, and expired" if expired else "verified",
+        "sequence": body.sequence,
+        "channel": body.channel,
+        "min_from": body.min_from,
+        "issued_at": rfc3339.render(body.issued_at),
+        "expires_at": rfc3339.render(body.expires_at),
+        "expired": expired,
+        "verified": True,
+    }
 
 
 def _withdrawn(
