@@ -26,7 +26,6 @@ from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import (
 )
 from ansible_collections.slotward.fleet.plugins.plugin_utils import releases
 
-
 UNKNOWN: Dict[str, Any] = {
     **dict.fromkeys(("sequence", "channel", "min_from", "issued_at", "expires_at", "expired", "withdrawn_why")),
     "verified": False,
