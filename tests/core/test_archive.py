@@ -394,6 +394,14 @@ def test_headers_before_headers_have_a_number() -> None:
     assert "the archive has more than 16 headers" in refused(tars.packed(*[empty] * 17), SMALL)
 
 
+def test_headers_before_headers_have_a_size_together() -> None:
+    """However many members an archive has, what is read only to be left aside has an end."""
+    large = tars.extended((b"comment", b"x" * 65000), flag=b"g")
+    assert contents(tars.packed(*[large] * 64)) == {}
+    text = refused(tars.packed(*[large] * 65))
+    assert text.endswith("the archive's PAX headers are together more than 4194304 bytes")
+
+
 # --- limits ---
 
 

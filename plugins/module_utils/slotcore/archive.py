@@ -24,6 +24,7 @@ MAX_NAME = 1024
 MAX_COMPONENT = 255
 MAX_PARTS = 32
 MAX_RECORDS = 64 * 1024
+MAX_ALL_RECORDS = 4 << 20
 MAX_PADDING = 1 << 20
 
 
@@ -104,6 +105,7 @@ class _Reader:
         self._tree = _Tree(limits.entries)
         self._total = 0
         self._headers = 0
+        self._records_size = 0
         self._long_name: Optional[bytes] = None
         self._records: Optional[Dict[str, bytes]] = None
         self.where = ""
@@ -135,6 +137,9 @@ class _Reader:
         most = MAX_NAME + 1 if header.kind is tarheader.Kind.LONG_NAME else MAX_RECORDS
         if header.size > most:
             raise tarheader.BadHeader("a %s of %d bytes; at most %d are taken" % (header.kind.value, header.size, most))
+        self._records_size += header.size
+        if self._records_size > MAX_ALL_RECORDS:
+            raise tarheader.BadHeader("the archive's PAX headers are together more than %d bytes" % MAX_ALL_RECORDS)
         data = self._stream.exactly(header.size)
         if header.kind is tarheader.Kind.GLOBAL:
             said = tarheader.parse_records(data)
