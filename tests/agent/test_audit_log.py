@@ -68,7 +68,7 @@ def damage(product: products.Product) -> str:
 # -- one writer --------------------------------------------------------------------------------------------------------
 
 
-def test_the_log_is_root_s_and_for_nobody_else(product: products.Product) -> None:
+def test_D13_the_log_is_root_s_and_for_nobody_else(product: products.Product) -> None:
     """0640 under any umask; what it says may be about keys and people."""
     before = os.umask(0o077)
     try:
@@ -93,7 +93,7 @@ def test_the_head_that_update_tells_is_the_chain_s(product: products.Product) ->
     assert audit_tail.head(product.slots_dir) is None
 
 
-def test_a_refusal_is_written_once(product: products.Product) -> None:
+def test_L1_a_refusal_is_written_once(product: products.Product) -> None:
     """Whoever asks every 30 seconds fills no disk (field case L1)."""
     for _again in range(3):
         audit.note(product, audits.REFUSED, code="expired", why="it expired", to_version="1.1.0")
@@ -119,7 +119,7 @@ def test_who_is_the_caller_s_word_then_sudo_s_then_a_unit(monkeypatch: pytest.Mo
 # -- torn ends ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_torn_end_heals_at_every_byte(product: products.Product) -> None:
+def test_P6_a_torn_end_heals_at_every_byte(product: products.Product) -> None:
     """A power cut in the middle of an append: the next one cuts it off and says so, and nothing is ever refused for it."""
     noted(product, 2)
     whole = log_of(product).read_bytes()
@@ -395,7 +395,7 @@ def test_several_writers_at_once_make_one_chain(product: products.Product) -> No
     assert sorted(whys(product)) == sorted(f"{name} {number}" for name in "abc" for number in range(40))
 
 
-def test_a_writer_that_is_killed_loses_nothing_it_has_told(product: products.Product) -> None:
+def test_P7_a_writer_that_is_killed_loses_nothing_it_has_told(product: products.Product) -> None:
     """SIGKILL at any moment of an append: what was durable stays, what was torn heals, the chain holds."""
     told: List[str] = []
     for number in range(15):
@@ -454,7 +454,7 @@ def fill(product: products.Product) -> pathlib.Path:
 
 @AS_ROOT
 @pytest.mark.parametrize("event", sorted(audits.EVENTS))
-def test_a_full_disk_refuses_what_must_be_durable_and_nothing_else(
+def test_D1_a_full_disk_refuses_what_must_be_durable_and_nothing_else(
     small: products.Product, event: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each event with no block left, in a file that would need one more; with space again the chain goes on whole."""

@@ -83,7 +83,7 @@ class Cut(BaseException):
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_an_end_is_noted_once_wherever_it_is_cut(
+def test_P7_an_end_is_noted_once_wherever_it_is_cut(
     product: products.Product, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     """After every operation of finishing, and in the middle of noting it: the next settling writes what is missing, once."""
@@ -117,7 +117,7 @@ def test_an_end_is_noted_once_wherever_it_is_cut(
     assert count > 8
 
 
-def test_what_an_end_says(product: products.Product) -> None:
+def test_H11_what_an_end_says(product: products.Product) -> None:
     """Versions, trial, sequence, digest and reason; what nobody asked for was done by the guard."""
     lost(product)
     manager.settle_now(product)
@@ -164,7 +164,7 @@ def test_a_pending_trial_was_switched_to(product: products.Product, monkeypatch:
         assert [(event.event, event.trial_id) for event in lines(product)] == [("swapped", ID)]
 
 
-def test_a_rollback_that_failed_is_noted_once(product: products.Product) -> None:
+def test_H6_a_rollback_that_failed_is_noted_once(product: products.Product) -> None:
     """Beside the going back itself: the good version was not seen to run."""
     last = records.Last(ID, "rolled-back", "crash-loop", "it kept exiting", "1.0.0", "1.1.0", 5)
     for _again in range(2):

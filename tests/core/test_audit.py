@@ -242,6 +242,23 @@ def test_what_is_no_line_is_said(name: str) -> None:
     assert fault([data]).line == 1
 
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+line_fields = st.fixed_dictionaries(dict.fromkeys(audit.as_json(audit.Line(1, "", EVENT)), json_values))
+
+
+@given(st.binary(max_size=300) | (json_values | line_fields).map(lambda value: json.dumps(value).encode()))
+def test_anything_else_is_a_bad_line_and_no_other_error(data: bytes) -> None:
+    """Bytes, JSON of any kind, objects with the right names: told as what they are."""
+    try:
+        assert audit.render(audit.parse(data)) == data
+    except audit.BadLine:
+        assert isinstance(audit_chain.verify([data]), audit_chain.Fault)
+
+
 def test_a_first_line_that_follows_something_is_a_fault() -> None:
     """Line 1 is the beginning: what it names as the line before cannot be."""
     assert "its prev is" in fault([broken_line(prev=SHA)]).why

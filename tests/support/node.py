@@ -286,6 +286,8 @@ class Node:
             lambda: self.sh(f"systemctl is-active {TIMER}", check=False) != "active", 12, "the timer has stopped"
         )
         assert self.names() <= AT_REST, self.story()
+        said = self.host.run("slotward audit --verify", check=False)
+        assert "audit-broken" not in said.stdout + said.stderr, said.stderr + self.story()
         assert self.sh(f"ls -A {STAGING} 2>/dev/null", check=False) == "", self.story()
         assert self.sh("find /etc/slotward /usr/local/bin /usr/local/lib/slotward -name '*.tmp'") == ""
         shown = self.sh("systemctl list-units --all --no-legend --plain --state=active,activating,failed 'slotward*'")
