@@ -88,6 +88,17 @@ def test_a_healthy_host(agent: Any, run_module: Any, say: Any, status: pathlib.P
     assert node["audit"] == {"n": 3, "hash": "ab" * 32}
 
 
+def test_L6_the_host_s_policy_is_there_and_a_hold_is_no_error(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
+    """As the agent says it; an agent that says none has none."""
+    policy = {"enabled": False, "allowed_channels": ["stable"], "rollback_grace": 1}
+    agent.says(update=[[0, dict(seen(say), policy=policy)], [0, seen(say)]])
+    node = run_module("node_info", executable=agent.path, config=str(status))
+    assert (node["policy"], node["code"], node["reason"], node["health"]["ok"]) == (policy, "ok", None, True)
+    assert run_module("node_info", executable=agent.path, config=str(status))["policy"] is None
+
+
 def test_nothing_installed(tmp_path: pathlib.Path, run_module: Any) -> None:
     """No agent is an answer, not an error, with the same keys."""
     node = run_module("node_info", executable=str(tmp_path / "none"))
