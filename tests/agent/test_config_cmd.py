@@ -82,6 +82,17 @@ def test_every_problem_is_told_and_the_exit_status_is_5(bad: str) -> None:
     assert (status, out, errors.splitlines()) == (5, "", answer["problems"])
 
 
+def test_i6_a_file_that_others_could_have_written_is_a_problem_of_the_host_s_own(good: str) -> None:
+    """I6: `config check` says what the daemon says; a file that is still to be put in its place is judged by its text."""
+    pathlib.Path(good).chmod(0o666)
+    status, answer = ask("--config", good, "config", "check")
+    assert status == 5
+    assert answer["problems"] == [
+        f"{good}: cannot read it: it may be written by others (mode 0666): chmod go-w it if you trust it"
+    ]
+    assert ask("config", "check", good)[0] == 0
+
+
 def test_what_cannot_be_read_is_told(tmp_path: pathlib.Path) -> None:
     """A file that was named must be there; what is too large is a problem."""
     status, answer = ask("config", "check", str(tmp_path / "none"))

@@ -41,6 +41,31 @@ def test_an_upgrade_over_https_with_an_own_authority(
     assert node.sh(f"sha256sum <{nodes.ENTRYPOINT}").split()[0] == answer.json["to_sha256"]
 
 
+@pytest.mark.hosts
+def test_N15_a_host_takes_a_release_from_whichever_place_has_it(
+    node: nodes.Node, v110: releases.Release, v120: releases.Release, tmp_path: pathlib.Path
+) -> None:
+    """N15, N1: a mirror that nobody answers at, one with other bytes, one without the file, and at last the release's own address."""
+    address, name = node.host.controller_address, v110.artifact.name
+    lie = tmp_path / "lie"
+    lie.write_bytes(v120.artifact.read_bytes()[: v110.artifact.stat().st_size].ljust(v110.artifact.stat().st_size))
+    with server.FileServer(address) as files:
+        url = files.url(v110.artifact)
+        base = url.rpartition("/")[0]
+        files.files[f"/lies/slotward/1.1.0/{name}"] = lie
+        node.configure(mirrors=f"http://{address}:9/x, {base}/lies, {base}/behind", allow_http=True)
+        asked = node.slotward("prepare", "--target", node.target(v110, url))
+        assert [one["ok"] for one in asked.json["sources"]] == [False, True, False, True], asked
+        assert "answers 404" in asked.json["sources"][2]["message"]
+        files.requests.clear()
+        answer = fetch(node, v110, url)
+        assert answer.json["state"] == "trial", answer
+        assert files.requests == [f"/lies/slotward/1.1.0/{name}", f"/behind/slotward/1.1.0/{name}", f"/{name}"]
+    assert "the download has the SHA-256" in answer.errors
+    assert node.confirm(str(answer.json["trial"]["id"])).json["state"] == "confirmed"
+    node.runnable()
+
+
 @pytest.mark.host
 def test_what_was_staged_is_not_fetched_again(
     node: nodes.Node, authority: server.Authority, v110: releases.Release

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, List, NoReturn, Optional, Tuple
 
 from slotcore import codes, config, config_explain, toml
-from slotward import answers, build_info, host
+from slotward import answers, build_info, host, own
 
 if TYPE_CHECKING:
     import argparse
@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if args.explain is not None:
         return _explain(args.product, text, name, args.explain)
     _config, problems = config.load(text, name)
+    if args.file is None:
+        problems = (*own.unsafe(path), *problems)  # of the host's own; another file is still to be put in its place
     if problems:
         answer = answers.of_error(args.product, codes.BadConfig(problems))
         answer.json["problems"] = list(problems)

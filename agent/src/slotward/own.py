@@ -44,11 +44,18 @@ def _read_root_s(path: str) -> Tuple[Optional[bytes], str]:
     except (FileNotFoundError, NotADirectoryError):
         return None, ""
     with open(descriptor, "rb") as file:
-        ways = {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}
-        problem = host.owner_problem(os.fstat(descriptor)) or "".join(
-            sorted(host.way_problem(way) for way in ways)[-1:]
-        )
-        return file.read(toml.MAX_BYTES + 1), problem
+        return file.read(toml.MAX_BYTES + 1), _problem(path, os.fstat(descriptor))
+
+
+def _problem(path: str, found: os.stat_result) -> str:
+    ways = {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}
+    return host.owner_problem(found) or "".join(sorted(host.way_problem(way) for way in ways)[-1:])
+
+
+def unsafe(path: str) -> Tuple[str, ...]:
+    """What `read_config` says of a file that somebody else than root could have written; nothing of any other."""
+    problem = _problem(path, os.stat(path)) if os.path.exists(path) else ""
+    return configs.unreadable(path, "it " + problem)[1] if problem else ()
 
 
 def product_of(config: configs.Config) -> products.Product:
