@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from types import CodeType, FunctionType, ModuleType
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 
 class Swap(NamedTuple):
@@ -28,7 +28,7 @@ def find(module: ModuleType, source: str, changed: str) -> Optional[Swap]:
     old, new = _functions(was), _functions(becomes)
     if _skeleton(was) != _skeleton(becomes) or set(old) != set(new):
         return None
-    names = [name for name in old if old[name] != new[name]]
+    names = [name for name in old if _bare(old[name]) != _bare(new[name])]
     if len(names) != 1:
         return None
     function: object = module
@@ -58,9 +58,14 @@ def _functions(code: CodeType) -> Dict[Tuple[str, ...], CodeType]:
 
 def _skeleton(code: CodeType) -> CodeType:
     """The code of a module or class without the insides of its functions."""
-    return code.replace(
-        co_consts=tuple(
-            one.co_name if _is_function(one) else _skeleton(one) if isinstance(one, CodeType) else one
-            for one in code.co_consts
-        )
-    )
+    consts = (one.co_name if isinstance(one, CodeType) and _is_function(one) else one for one in code.co_consts)
+    return _without_lines(code, [_skeleton(one) if isinstance(one, CodeType) else one for one in consts])
+
+
+def _bare(code: CodeType) -> CodeType:
+    """A function's code without the lines that it stands on, which move with what is above."""
+    return _without_lines(code, [_bare(one) if isinstance(one, CodeType) else one for one in code.co_consts])
+
+
+def _without_lines(code: CodeType, consts: Sequence[object]) -> CodeType:
+    return code.replace(co_consts=tuple(consts), co_linetable=b"", co_firstlineno=1)

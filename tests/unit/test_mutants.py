@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pathlib
 import re
+import types
 from typing import Any, Dict
 
 import pytest
-from mutants import equivalents, modules, patterns
+from mutants import equivalents, modules, patterns, swap
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 
@@ -73,6 +74,70 @@ def test_an_entry_must_fit_a_survivor() -> None:
     assert equivalents.stale(listed, [CHANGE], []) == (
         "a test kills what is listed as equivalent: parse: a < b -> a <= b",
     )
+
+
+SOURCE = """
+import functools
+LIMIT = 3
+def plain(value, limit=LIMIT):
+    return value < limit
+class Thing:
+    size = 1
+    def method(self):
+        return [one for one in (1, 2)]
+    @staticmethod
+    def static():
+        return 1
+@functools.lru_cache()
+def kept():
+    return 1
+TABLE = (plain, lambda: 1)
+"""
+
+
+def loaded() -> types.ModuleType:
+    """A module made of that source."""
+    module = types.ModuleType("sample")
+    module.__file__ = "sample.py"
+    exec(compile(SOURCE, "sample.py", "exec", dont_inherit=True), vars(module))  # noqa: S102
+    return module
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"), [("value < limit", "value <= limit"), ("(1, 2)", "(1, 3)"), ("(1, 2)", "(1,\n 3)")]
+)
+def test_a_change_inside_of_a_function_is_swapped_in(was: str, becomes: str) -> None:
+    """Nested code is inside too; whoever holds the function has the new one."""
+    module = loaded()
+    found = swap.find(module, SOURCE, SOURCE.replace(was, becomes))
+    assert found is not None
+    found.function.__code__ = found.becomes
+    if was.startswith("value"):
+        assert module.plain(3)
+        assert module.TABLE[0](3)
+    else:
+        assert module.Thing().method() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("LIMIT = 3", "LIMIT = 4"),
+        ("limit=LIMIT", "limit=4"),
+        ("size = 1", "size = 2"),
+        ("static():\n        return 1", "static():\n        return 2"),
+        ("kept():\n    return 1", "kept():\n    return 2"),
+        ("lambda: 1", "lambda: 2"),
+        ("TABLE = (plain, ", "TABLE = ("),
+        ("def plain", "def other"),
+        ("value < limit\nclass", "value < limit\n\nclass"),
+        ("return value < limit", "return TABLE and value < limit\nLIMIT = 4"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_any_other_change_is_not(was: str, becomes: str) -> None:
+    """Constants, defaults, tables, what a decorator holds: the module has to be imported anew."""
+    assert swap.find(loaded(), SOURCE, SOURCE.replace(was, becomes)) is None
 
 
 def test_our_own_list_is_whole() -> None:
