@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from typing import List, NamedTuple, Optional, Tuple
 
 import pytest
@@ -12,9 +13,10 @@ from core.crash.values import BOOT, IN_TIME, OVER, REBOOTED, RECORD, STARTED, TR
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotcore import codes, settle, trial
+from slotcore import codes, records, settle, trial
 
 NODE = pathlib.Path(__file__).parents[2] / "docs" / "design" / "node.md"
+GUARD = pathlib.Path(__file__).parents[2] / "agent" / "src" / "slotward" / "resources" / "guard"
 NO_BOOTS = trial.render_trial(TRIAL._replace(boots_left=0))
 TORN = RECORD[:-1]
 Action = settle.Action
@@ -266,3 +268,72 @@ def test_the_new_slot_is_the_recorded_one_else_the_one_that_is_not_good() -> Non
     assert settle.new_slot(state("a", "b"), TRIAL) == "b"
     assert settle.new_slot(state("b", "a"), None) == "b"
     assert settle.new_slot(state("a", None), None) is None
+
+
+def test_the_guard_allows_a_deadline_the_same_slack() -> None:
+    """One record is good or bad for both."""
+    found = re.findall(r"r_length \+ (\d+)\)\)", GUARD.read_text(encoding="utf-8"))
+    assert found == [str(settle.SLACK_S)]
+
+
+def test_what_was_not_found_is_not_there() -> None:
+    """A look at an empty directory: no link, no record, nothing broken, and no trust that was lost."""
+    nothing = (
+        None,
+        None,
+        None,
+        False,
+        "missing",
+        None,
+        None,
+        None,
+        b"",
+        b"",
+        {},
+        records.Update(),
+        None,
+        (),
+        (),
+        None,
+        True,
+    )
+    assert settle.State() == nothing
+    assert settle.Damage("slots.json", "torn", True) == ("slots.json", "torn", True, None, "")
+
+
+@pytest.mark.parametrize(
+    ("there", "copy", "mendable"), [(True, None, True), (False, b"{}", True), (True, b"{}", True), (False, None, False)]
+)
+def test_a_broken_record_is_mended_when_something_can_be_done(
+    there: bool, copy: Optional[bytes], mendable: bool
+) -> None:
+    """To set aside what is there, or to write what the copy says; a record that only cannot be read waits."""
+    hopeless = settle.Damage("update.json", "cannot be read", False)
+    damage = settle.Damage("slots.json", "torn", there, copy)
+    assert settle.is_mendable(state()._replace(damaged=(hopeless, damage))) is mendable
+    assert settle.is_mendable(state()) is False
+
+
+LEFT = (".trial.9f8a", "back", "current.tmp", "trial.log", "trial.sources")
+OTHERS = ("a", "b", "current", "good", "tmp", "update.json", "slots.json", "trial", "Back", "x.tmp.y", "my.trial.z")
+
+
+def test_what_a_cut_left_is_known_by_its_name() -> None:
+    """Temporaries, what belonged to a trial, and nothing else, in a known order."""
+    assert settle.leftovers(state(), (*OTHERS, *reversed(LEFT))) == LEFT
+    assert settle.leftovers(state(), OTHERS) == ()
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        state(claim={"trial": b""}),
+        state(claim={"confirm": b""}),
+        state(claim={"revert": b""}),
+        state()._replace(broken=("slots.json", "torn")),
+        state("b", "a"),
+    ],
+)
+def test_nothing_is_left_over_while_a_trial_or_damage_may_need_it(found: settle.State) -> None:
+    """An empty record is one; without any, the links that differ are a trial."""
+    assert settle.leftovers(found, LEFT) == ()

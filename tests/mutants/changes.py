@@ -111,6 +111,8 @@ def _is_unread(node: cst.CSTNode) -> bool:
         return isinstance(node.value, (cst.SimpleString, cst.ConcatenatedString))
     if isinstance(node, cst.Assign) and isinstance(node.value, cst.Subscript):
         return isinstance(node.value.value, cst.Name) and node.value.value.value in TYPES
+    if isinstance(node, cst.If) and isinstance(node.test, cst.Name):
+        return node.test.value == "TYPE_CHECKING"
     return isinstance(node, NOWHERE)
 
 
