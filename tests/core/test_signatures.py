@@ -64,6 +64,27 @@ def test_too_few_signatures_are_counted_and_explained() -> None:
     )
 
 
+def test_all_whose_signatures_count_are_named() -> None:
+    """So that an operator sees whose is missing."""
+    text = refused(making.published(BODY, KEYS[:2]), threshold=3).text
+    assert text.endswith("(of toy 1.1.0; signed by %s, %s)" % (KEYS[0].public.kid, KEYS[1].public.kid))
+
+
+def test_each_signature_is_worth_a_pin_or_a_reason() -> None:
+    """In the order in which they are read."""
+    forged = {**making.signature_fields(BODY, KEYS[0]), "kid": KEYS[1].public.kid}
+    foreign = making.signature_fields(BODY, making.key(9))
+    form = manifest.parse_published(making.published(BODY, (KEYS[0], KEYS[0], KEYS[2]), [forged, foreign]))
+    one, two, three = (each.public for each in KEYS)
+    assert signatures.judge(form, manifest.parse_body(BODY)[0], making.pins(0, 1)) == (
+        (two.kid, "", "it does not verify"),
+        (making.key(9).public.kid, "", "the document lists no such key"),
+        (one.kid, one.pin, ""),
+        (one.kid, "", "its key has been counted"),
+        (three.kid, "", "its key is not pinned"),
+    )
+
+
 def test_a_key_that_signs_twice_counts_once() -> None:
     """Also with two different signatures, as ECDSA makes them."""
     refusal = refused(making.published(BODY, [KEYS[0], KEYS[0], KEYS[0]]))
@@ -139,7 +160,9 @@ def test_sixteen_signatures_are_read() -> None:
 @pytest.mark.parametrize("threshold", [0, -1])
 def test_no_threshold_takes_an_unsigned_manifest(threshold: int) -> None:
     """Whatever a caller asks for, one signature is the least."""
-    assert refused(making.published(BODY), threshold=threshold).code == codes.TOO_FEW_SIGNATURES
+    refusal = refused(making.published(BODY), threshold=threshold)
+    assert refusal.code == codes.TOO_FEW_SIGNATURES
+    assert "has 0 of the 1 signatures" in refusal.text
     assert len(accepted(making.published(BODY, KEYS[:1]), threshold=threshold)) == 1
 
 

@@ -12,7 +12,7 @@ MODULES: Dict[str, Tuple[str, ...]] = {
     "fields": ("test_manifest.py",),
     "manifest": ("test_manifest.py",),
     "settle": ("test_settle.py",),
-    "signatures": ("test_signatures.py",),
+    "signatures": ("test_signatures.py", "test_documents.py"),
     "checks": ("test_checks.py",),
     "policy": ("test_policy.py", "test_checks.py"),
 }

@@ -15,8 +15,6 @@ from typing import Callable, Dict, NamedTuple, Sequence, Set, Tuple, Union, cast
 
 from . import canonical, codes, documents, keys, manifest
 
-PURPOSE = documents.RELEASE.purpose
-Published = manifest.Published
 ORDER = (codes.BAD_MANIFEST, codes.TOO_FEW_SIGNATURES, codes.NOT_CANONICAL)
 
 # Takes the algorithm, the SPKI, the message and the signature.
@@ -27,7 +25,7 @@ class Verified(NamedTuple):
     """A document that enough pinned keys signed; `signers` are their pins."""
 
     body: documents.Body
-    published: Published
+    published: manifest.Published
     signers: Tuple[str, ...]
 
 
@@ -35,7 +33,7 @@ class VerifiedManifest(NamedTuple):
     """A release manifest that enough pinned keys signed; `signers` are their pins."""
 
     manifest: manifest.Manifest
-    published: Published
+    published: manifest.Published
     signers: Tuple[str, ...]
 
 
