@@ -21,7 +21,7 @@ PYTEST := $(PYTHON) -m pytest
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
-	molecule package sanity docs mutants fuzz
+	molecule package sanity docs mutants fuzz matrix
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ mutants: ## change slotcore in small ways, and see a test fail for each; MODULES
 fuzz: ## fuzz each parser for SECONDS (default 60), results in build/fuzz.json; TARGETS="toml semver" for some
 	@tools/setup --fuzz
 	@$(PYTHON) tests/fuzz/run.py $(SECONDS) $(TARGETS)
+
+matrix: setup-hosts ## the vectors under both names, on each suite's and every other Python and cryptography, into build/matrix.json (root)
+	@$(PYTHON) tests/vectors/matrix.py
 
 molecule: ## the role and a rollback by molecule; SUITES="bullseye bookworm trixie" for all (root)
 	@tools/setup --collection --hosts $(SUITES)
