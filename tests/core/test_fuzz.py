@@ -6,6 +6,7 @@ Coverage-guided runs are long; what they promise (docs of ``fuzz.targets``) is h
 
 from __future__ import annotations
 
+import gzip
 import pathlib
 import subprocess
 import sys
@@ -15,7 +16,20 @@ from typing import List
 import pytest
 from fuzz import replay, seeds, targets
 
-from slotcore import canonical, manifest, strictjson
+from slotcore import (
+    archive,
+    audit_chain,
+    canonical,
+    catalogue,
+    documents,
+    manifest,
+    records,
+    strictjson,
+    target,
+    toml,
+    trial,
+    trust_record,
+)
 
 PLAYED = {name: [*good, *seeds.finds().get(name, [])] for name, good in seeds.plain().items()}
 MIB = 1 << 20
@@ -27,6 +41,27 @@ def test_seeds_and_finds_keep_every_promise(name: str) -> None:
     assert PLAYED[name]
     for data in PLAYED[name]:
         replay.measure(targets.TARGETS[name], data)
+
+
+def test_the_seeds_are_good() -> None:
+    """A seed that a newer reader refuses leads a fuzzer nowhere: each is what its target takes."""
+    for data in seeds.plain()["body"]:
+        manifest.parse_body(data)
+    for data, kind in zip(seeds.plain()["documents"], documents.KINDS):
+        assert documents.kind_of(data) is kind
+        kind.parse(data)
+    slots, update, trust = seeds.plain()["records"]
+    assert records.parse_slots(slots, "slots.json")
+    assert records.parse_update(update, "update.json").trust
+    assert trust_record.parse(trust, "trust.json").keys
+    assert catalogue.parse(seeds.plain()["catalogue"][0]).releases
+    assert isinstance(audit_chain.verify(seeds.plain()["audit"][0].split(b"\n")), audit_chain.Chain)
+    assert trial.parse_trial(seeds.plain()["trial"][0])
+    assert target.parse(seeds.plain()["target"][0])
+    for text in seeds.plain()["toml"]:
+        assert toml.scan(text, "x")[1] == ()
+    for data in seeds.plain()["archive"][:3]:
+        assert archive.check([gzip.compress(data)])
 
 
 def test_every_find_has_its_target() -> None:

@@ -14,12 +14,14 @@ from forger import test_hostile_server as server
 from forger import test_replay_and_time as replay
 from forger import test_signatures_and_keys as signed
 from forger import test_spelling as spelling
+from forger import test_trust_on_a_host as trusted
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 ROWS = {
     *(row.name for row in (*signed.ATTACKS, *spelling.ATTACKS, *replay.ATTACKS)),
     *(row.name for row in (*server.PROCESS, *server.ASKED, *server.PASSING)),
     *(row[0] for row in replay.FORGED),
+    *(row.name for row in (*trusted.APPLIED, *trusted.PERMITS)),
     *("Content-Range " + name for name in server.RANGES),
 }
 HOSTILE = "forger/test_hostile_server.py::"
@@ -85,6 +87,17 @@ ATTACKS: Dict[str, Tuple[str, ...]] = {
     "416": ("416 to no range", HOSTILE + "test_416_to_a_range_request_begins_anew"),
     "gzip content-encoding": ("gzip content-encoding",),
     "truncated at every byte": (HOSTILE + "test_truncated_at_every_byte",),
+    "revoked keys": (
+        "stolen keys sign a key set of the forger's",
+        "stolen keys withdraw a release",
+        "stolen keys permit a downgrade",
+    ),
+    "replayed key set": ("a replayed key set", "another key set of the same number"),
+    "permit for others, or used": (
+        "a permit for another host",
+        "a permit that was used",
+        "a permit whose hosts were added to",
+    ),
     "a document of another kind": ("forger/test_replay_and_time.py::test_a_genuine_document_in_anothers_place",),
 }
 CLAUSES: Dict[str, Tuple[str, ...]] = {

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 
 from support import tars
 
-from slotcore import audit, recording
+from slotcore import audit, catalogue, recording, records, trust_record
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -79,9 +79,6 @@ trial_length_s = +60
 
 [other-1]
 """
-SLOTS = {"spec": 1, "slots": {"a": {"version": "1.0.0", "sequence": 1, "sha256": "ab" * 32, "size": 3}}}
-LAST = {"at": 1, "code": "ok", "from": "1.0.0", "id": "00", "state": "confirmed", "to": "1.1.0", "why": ""}
-FAILED = {"at": 1, "code": "crash-loop", "sequence": 2, "sha256": "ab" * 32, "version": "1.1.0", "why": "it \u00e9"}
 COMMON: Dict[str, object] = {"issuedAt": BODY["issuedAt"], "keys": BODY["keys"], "product": "toy", "spec": 1}
 DOCUMENTS: Tuple[Dict[str, object], ...] = (
     {
@@ -103,7 +100,6 @@ DOCUMENTS: Tuple[Dict[str, object], ...] = (
     },
     {**COMMON, "sequence": 4, "type": "slotward.withdrawal", "version": "1.0.0", "why": "it leaks \u00e9"},
 )
-UPDATE = {"spec": 1, "floor": 4, "newest_issued": 9, "failed": [FAILED], "last": LAST}
 ELF = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 2, 62, 1, 64, 64, 0, 0, 64, 56, 1, 0, 0, 0)
 ELF += struct.pack("<IIQQQQQQ", 3, 4, 120, 0, 0, 8, 8, 1) + b"/lib/ld\0"
 
@@ -123,6 +119,32 @@ def target() -> bytes:
     """A target for that release."""
     fields = {"product": "toy", "version": "1.1.0", "url": "https://r.example.com/toy?x=1", "sha256": "AB" * 32}
     return canonical({**fields, "signature": published().decode()})
+
+
+def kept() -> List[bytes]:
+    """The three records, by our own writers: what is fuzzed is who reads them."""
+    slot = records.SlotRecord("1.0.0", 1, "ab" * 32, 3, 1798761600, "stable")
+    failed = records.Failed("1.1.0", "crash-loop", "it \u00e9", 2, "ab" * 32, 1)
+    last = records.Last("00", "confirmed", "ok", "", "1.0.0", "1.1.0", 1)
+    pin = "sha256/47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+    trust = trust_record.Trust(
+        7,
+        trust_record.Keys(2, 1, 9, (pin,), 1, "ab" * 32),
+        (trust_record.Withdrawn("1.0.0", 4, "it leaks", 5),),
+        (trust_record.Permitted("00112233445566aa", 6),),
+        trust_record.Allowed("00112233445566aa", "1.0.0", 4),
+    )
+    return [
+        records.render_slots({"a": slot, "b": slot}),
+        records.render_update(records.Update(4, 9, (failed,), last, 7)),
+        trust_record.render(trust),
+    ]
+
+
+def listed() -> bytes:
+    """A catalogue of two releases."""
+    one = catalogue.Entry("1.1.0", 5, "stable", 1, 9, "ab" * 32, False, "1.0.0")
+    return catalogue.encode("toy", (one, one._replace(version="1.0.0", sequence=4, withdrawn=True, min_from=None)))
 
 
 def log() -> bytes:
@@ -151,6 +173,7 @@ def plain() -> Dict[str, List[bytes]]:
         "base64": [b"QQ==", b"QUI=", b"+/+/", b""],
         "body": [canonical(BODY), json.dumps(BODY, indent=1).encode()],
         "canonical": values,
+        "catalogue": [listed(), ELF, b"-----BEGIN PUBLIC KEY-----\nQUJD\n-----END PUBLIC KEY-----\n"],
         "config": [TOML],
         "documents": [canonical(BODY), *(canonical(one) for one in DOCUMENTS)],
         "download": [
@@ -166,7 +189,7 @@ def plain() -> Dict[str, List[bytes]]:
         "json": values,
         "keys": keys,
         "published": [published()],
-        "records": [canonical(SLOTS), canonical(UPDATE)],
+        "records": kept(),
         "rfc3339": [b"2026-01-31T23:59:59Z", b"2024-02-29T00:00:00.123456789Z", b"0001-01-01T00:00:00Z"],
         "semver": [
             b"1.0.0\0" + b"1.0.0-alpha.1\0" + b"1.0.0-alpha.beta+x",
@@ -174,6 +197,7 @@ def plain() -> Dict[str, List[bytes]]:
         ],
         "target": [target()],
         "toml": [TOML, b'a = "\\b\\t\\U0001F600"\r\nb = -0\r\n'],
+        "trust": [published(), *(canonical(one) for one in DOCUMENTS)],
         "trial": [TRIAL, TRIAL + b"REASON=crash-loop\n", b"log 1#\nstart 900\ncrash 901\n"],
     }
 

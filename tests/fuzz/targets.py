@@ -34,11 +34,15 @@ from slotcore import (
     audit,
     audit_chain,
     canonical,
+    catalogue,
+    clocks,
     codes,
     config,
     documents,
     keys,
     manifest,
+    pem,
+    program,
     recording,
     records,
     rfc3339,
@@ -49,6 +53,8 @@ from slotcore import (
     toml,
     toml_edit,
     trial,
+    trust,
+    trust_record,
     unpacking,
 )
 from slotward import download_rules, elf
@@ -339,19 +345,27 @@ def fuzz_audit(data: bytes) -> None:
 
 
 def fuzz_records(data: bytes) -> None:
-    """A record is read or broken; what is read can be written again as the same value."""
-    try:
+    """Each of the three records is read or broken; what is read can be written again as the same value."""
+    with contextlib.suppress(codes.BrokenRecord):
         slots = records.parse_slots(data, "slots.json")
-    except codes.BrokenRecord:
-        pass
-    else:
         must(records.parse_slots(records.render_slots(slots), "slots.json") == slots, "slots do not read back")
-    try:
+    with contextlib.suppress(codes.BrokenRecord):
         update = records.parse_update(data, "update.json")
-    except codes.BrokenRecord:
-        return
-    must(update.floor >= 0, "a floor below zero")
-    must(records.parse_update(records.render_update(update), "update.json") == update, "update does not read back")
+        must(update.floor >= 0, "a floor below zero")
+        must(records.parse_update(records.render_update(update), "update.json") == update, "update does not read back")
+    with contextlib.suppress(codes.BrokenRecord):
+        record = trust_record.parse(data, "trust.json")
+        must(record.generation > 0, "a generation that was never written")
+        must(trust_record.parse(trust_record.render(record), "trust.json") == record, "trust does not read back")
+
+
+def fuzz_trust(data: bytes) -> None:
+    """Any bytes given to a host as a key set, withdrawal or permit: refused, since nobody here can sign."""
+    facts = trust.Facts("toy", ("sha256/" + "A" * 43 + "=",), 1, 0, clocks.Clocks(1, 1, 1), "0" * 32)
+    none = trust_record.Trust()
+    for published in (data, published_around(data, "k0")):
+        must(isinstance(trust.apply(facts, none, [("x", published)]), codes.Refusal), "an unsigned document is taken")
+        must(isinstance(trust.permit(facts, none, published), codes.Refusal), "an unsigned permit is taken")
 
 
 # --- what a server or a release's maker says ---
@@ -398,6 +412,22 @@ def fuzz_elf(data: bytes) -> None:
     """The first bytes of a program: a header, a script, or words for what they look like."""
     found = elf.parse(io.BytesIO(data))
     must(isinstance(found, (elf.Elf, elf.Script)) or bool(found), "nothing is said")
+
+
+def fuzz_catalogue(data: bytes) -> None:
+    """A catalogue is read or bad, and can be written again; a file before it is published is a program or refused."""
+    with contextlib.suppress(catalogue.BadCatalogue):
+        found = catalogue.parse(data)
+        again = catalogue.parse(catalogue.encode(found.product, found.releases))
+        must(again == found, "does not read back")
+    for platform in ("linux-amd64", "linux-arm64", "darwin-arm64", "x"):
+        refusal = program.check("x", data[:256], platform)
+        must(refusal is None or bool(refusal.text), "nothing is said")
+    block = pem.find(data)
+    if block is not None:
+        with contextlib.suppress(ValueError):
+            written = pem.find(pem.write(block.label, block.der()))
+            must(written is not None and written.der() == block.der(), "a block does not read back")
 
 
 def fuzz_download(data: bytes) -> None:
