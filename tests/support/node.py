@@ -28,8 +28,8 @@ TIMER = "slotward-deadline@slotward.timer"
 GUARD_UNITS = ("slotward-guard@slotward", "slotward-rollback@slotward", "slotward-deadline@slotward")
 SUITES = hosts.SUITES
 BOX = "/var/tmp/e2e"
-COPIES = {"slots.json.copy", "update.json.copy"}
-AT_REST = {"a", "b", "current", "good", "lock", "slots.json", "update.json", "audit.log"} | COPIES
+COPIES = {"slots.json.copy", "update.json.copy", "trust.json.copy"}
+AT_REST = {"a", "b", "current", "good", "lock", "slots.json", "update.json", "trust.json", "audit.log"} | COPIES
 DEFAULTS: Mapping[str, object] = {"trial_length_s": 20, "settle_s": 1}
 CLEAR = f"""
 systemctl stop {UNIT} {TIMER} 'slotward-*' 2>/dev/null

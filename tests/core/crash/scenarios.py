@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from core.crash import disk, values
 from core.crash.host import Host, mapped
 from core.crash.values import BYTES, IN_TIME, LENGTH_S, TRIAL
 
-from slotcore import codes, ops, plans, recording, records, settle, trial
+from slotcore import codes, ops, plans, recording, records, settle, trial, trust_plans
+from slotcore import trust_record as trusts
 
 AT = values.AT
 SOURCES: Mapping[str, bytes] = {plans.STAGED: BYTES["1.1.0"], plans.ENTRYPOINT: BYTES["by-hand"]}
@@ -94,11 +95,36 @@ def on_trial(pending: trial.Trial = TRIAL, /, **more: bytes) -> disk.Tree:
     return staged(**{**found, **more})
 
 
-def claimed(name: str, reason: bytes = b"", **more: bytes) -> disk.Tree:
-    """A trial whose end was claimed under `name`."""
-    tree = on_trial(**more)
+def above(**more: bytes) -> disk.Tree:
+    """1.2.0 confirmed in slot a, and 1.1.0 verified in slot b, below the floor."""
+    found = {"a": BYTES["1.2.0"], "slots_json": _slots(a="1.2.0", b="1.1.0"), "update_json": _floor(3), **more}
+    return staged(**found)
+
+
+def permitted(allowed: bool = True, **more: bytes) -> disk.Tree:
+    """1.1.0 on trial by a permit; or, not `allowed` any more, after what it allowed was forgotten."""
+    trust = trusts.Trust().using(values.PERMIT, AT)
+    held = trusts.render((trust if allowed else trust.ended(swapped=True))._replace(generation=1))
+    found = {"current": b"->b", "back": b"->a", "trial": trial.render_trial(values.DOWNWARD), **more}
+    found = {"trial_log": values.STARTED, "update_json": _floor(3, trust=1), "trust_json": held, **found}
+    tree = above(**found)
+    tree["slots/trust.json" + recording.COPY] = recording.sealed(tree["slots/trust.json"])
+    return tree
+
+
+def _floor(floor: int, trust: int = 0) -> bytes:
+    return records.render_update(records.Update(floor=floor, newest_issued=5, trust=trust))
+
+
+def claimed_from(tree: disk.Tree, name: str, reason: bytes = b"") -> disk.Tree:
+    """A tree whose trial's end was claimed under `name`."""
     tree[f"slots/{name}"] = tree.pop("slots/trial") + reason
     return tree
+
+
+def claimed(name: str, reason: bytes = b"", **more: bytes) -> disk.Tree:
+    """A trial whose end was claimed under `name`."""
+    return claimed_from(on_trial(**more), name, reason)
 
 
 def _state(host: Host, tree: disk.Tree) -> settle.State:
@@ -106,8 +132,19 @@ def _state(host: Host, tree: disk.Tree) -> settle.State:
     return host.look(IN_TIME).state
 
 
+GONE: disk.Tree = {
+    f"slots/{name}": b"" for name in ("trial", "trial.confirm", "trial.revert", "trial.log", "trial.sources", "back")
+}
+ON_NEW: disk.Tree = {**GONE, "slots/current": b"->b", "slots/good": b"->b"}
+ON_OLD: disk.Tree = {**GONE, "slots/current": b"->a", "slots/good": b"->a"}
+
+
 def all_of(host: Host) -> Dict[str, Scenario]:
     """Every scenario, with its plan as made from the state in which it begins."""
+    return {**_of_updates(host), **_of_trust(host)}
+
+
+def _of_updates(host: Host) -> Dict[str, Scenario]:
     product = host.product
     found: Dict[str, Scenario] = {}
 
@@ -160,12 +197,6 @@ def all_of(host: Host) -> Dict[str, Scenario]:
     done = {**done, "slots/trial": trial.render_trial(last_boot)}
     add("swap without boots", staged(), plans.plan_swap(product, last_boot), done, pending=last_boot)
     sources = f"{TRIAL.trial_id} controller\n".encode()
-    gone = {
-        f"slots/{name}": b""
-        for name in ("trial", "trial.confirm", "trial.revert", "trial.log", "trial.sources", "back")
-    }
-    on_new = {**gone, "slots/current": b"->b", "slots/good": b"->b"}
-    on_old = {**gone, "slots/current": b"->a", "slots/good": b"->a"}
     won = ("confirmed", codes.OK)
     for name, pending, tree in (
         ("confirm", TRIAL, on_trial()),
@@ -173,7 +204,7 @@ def all_of(host: Host) -> Dict[str, Scenario]:
         ("confirm in the last boot", last_boot, on_trial(last_boot)),
     ):
         plan = plans.plan_confirm(product, _state(host, tree), pending, end(codes.OK))
-        add(name, tree, plan, on_new, won, pending)
+        add(name, tree, plan, ON_NEW, won, pending)
     for name, known, code, tree in (
         ("go back", TRIAL, codes.OPERATOR, on_trial()),
         ("go back with sources", TRIAL, codes.OPERATOR, on_trial(trial_sources=sources)),
@@ -181,13 +212,13 @@ def all_of(host: Host) -> Dict[str, Scenario]:
         ("go back, lost record", None, codes.LOST_RECORD, without(on_trial(), "trial")),
     ):
         plan = plans.plan_go_back(product, _state(host, tree), known, end(code))
-        add(name, tree, plan, on_old, ("rolled-back", code), orderly=known is not None)
+        add(name, tree, plan, ON_OLD, ("rolled-back", code), orderly=known is not None)
     tree = staged(back=b"->a", trial_log=trial.LOG_HEADER, trial=values.RECORD)
     plan = plans.plan_abandon(product, _state(host, tree), TRIAL, end(codes.NEVER_STARTED))
-    add("abandon", tree, plan, on_old, ("abandoned", codes.NEVER_STARTED))
+    add("abandon", tree, plan, ON_OLD, ("abandoned", codes.NEVER_STARTED))
     tree = without(on_trial(current=b"->a"), "back")
     plan = plans.plan_go_back(product, _state(host, tree), TRIAL, end(codes.DID_NOT_START))
-    add("go back, moved by hand", tree, plan, on_old, ("rolled-back", codes.DID_NOT_START))
+    add("go back, moved by hand", tree, plan, ON_OLD, ("rolled-back", codes.DID_NOT_START))
     crash_loop = b"REASON=crash-loop\n"
     for name, tree, state, code in (
         ("finish revert", claimed("trial.revert", crash_loop), "rolled-back", codes.CRASH_LOOP),
@@ -208,10 +239,10 @@ def all_of(host: Host) -> Dict[str, Scenario]:
         ("finish confirm, good moved", claimed("trial.confirm", good=b"->b"), *won),
     ):
         _state(host, tree)
-        add(name, tree, host.settling_plan(IN_TIME), on_new if state == "confirmed" else on_old, (state, code))
+        add(name, tree, host.settling_plan(IN_TIME), ON_NEW if state == "confirmed" else ON_OLD, (state, code))
     tree = staged(**{**leftovers, "current_tmp": b"->b", "a_tmp": b"half of some"})
     plan = plans.plan_tidy(product, _state(host, tree), [name.rpartition("/")[2] for name in tree])
-    add("tidy", tree, plan, {**on_old, "slots/current.tmp": b"", "slots/a.tmp": b""})
+    add("tidy", tree, plan, {**ON_OLD, "slots/current.tmp": b"", "slots/a.tmp": b""})
     for name, tree, what in (
         ("restore", staged(), "torn floor"),
         ("restore in a trial", on_trial(), "lost slots"),
@@ -223,6 +254,68 @@ def all_of(host: Host) -> Dict[str, Scenario]:
     _state(host, tree)
     add("settle a cut adopt", tree, host.settling_plan(IN_TIME), {"slots/current": b"->b", "slots/good": b"->b"})
     return found
+
+
+KEYS = trusts.Keys(1, 5, 9, ("sha256/" + "A" * 43 + "=",), 1, "0" * 64)
+
+
+def _taking_keys(host: Host) -> Tuple[ops.Plan, disk.Tree]:
+    """A key set takes the place of other pins, and with it goes the record of what they let in."""
+    taken = trusts.Trust(0, KEYS)
+    plan = trust_plans.plan_apply(host.product, _state(host, staged()), "b", taken)
+    written = trusts.render(taken._replace(generation=1))
+    return plan, {"slots/trust.json": written, "slots/slots.json": _slots(a="1.0.0")}
+
+
+def _of_trust(host: Host) -> Dict[str, Scenario]:
+    found: Dict[str, Scenario] = {}
+
+    def add(name: str, tree: disk.Tree, plan: ops.Plan, end: disk.Tree, last: Tuple[str, str], by: trial.Trial) -> None:
+        found[name] = Scenario(name, mapped(host.product, tree), plan, mapped(host.product, end), last, by, True)
+
+    for name, tree, plan, state in _by_permit(host):
+        code = {"confirmed": codes.OK, "rolled-back": codes.OPERATOR, "abandoned": codes.NEVER_STARTED}.get(state, "")
+        ended = {"": done_by_permit(), "confirmed": ON_NEW}.get(state, ON_OLD)
+        add(name, tree, plan, ended, (state, code), values.DOWNWARD)
+    plan, ended = _taking_keys(host)
+    add("take a key set", staged(), plan, ended, ("", ""), TRIAL)
+    return found
+
+
+def done_by_permit() -> disk.Tree:
+    """What a swap by a permit has made."""
+    names = ("trial", "trial.log", "current", "back", "trust.json")
+    tree = permitted(trial_log=trial.LOG_HEADER)
+    return {f"slots/{name}": tree[f"slots/{name}"] for name in names}
+
+
+def _by_permit(host: Host) -> Iterator[Tuple[str, disk.Tree, ops.Plan, str]]:
+    """Each step of a downgrade that a permit allows: its name, tree and plan, and how the trial ends by it."""
+    product, pending = host.product, values.DOWNWARD
+    ok, back = plans.End(codes.OK, "because of ok", AT), plans.End(codes.OPERATOR, "because of operator", AT)
+    tree = above()
+    using = trust_plans.plan_permitted(product, _state(host, tree), values.PERMIT, AT)
+    yield "swap by permit", tree, plans.plan_swap(product, pending, using), ""
+    tree = permitted()
+    yield "confirm by permit", tree, plans.plan_confirm(product, _state(host, tree), pending, ok), "confirmed"
+    tree = permitted()
+    yield "go back by permit", tree, plans.plan_go_back(product, _state(host, tree), pending, back), "rolled-back"
+    tree = permitted(current=b"->a", trial_log=trial.LOG_HEADER)
+    never = back._replace(code=codes.NEVER_STARTED)
+    yield "abandon by permit", tree, plans.plan_abandon(product, _state(host, tree), pending, never), "abandoned"
+    last = records.Last(pending.trial_id, "confirmed", codes.OK, "because of ok", "1.2.0", "1.1.0", AT)
+    update = records.Update(floor=2, newest_issued=5, last=last, trust=1)
+    for name, tree in (
+        ("finish confirm by permit", permitted()),
+        ("finish confirm by permit, good moved", permitted(good=b"->b", update_json=records.render_update(update))),
+        (
+            "finish confirm by permit, all but the claim done",
+            permitted(False, good=b"->b", update_json=records.render_update(update)),
+        ),
+    ):
+        claim = without(claimed_from(tree, "trial.confirm"), "back")
+        _state(host, claim)
+        yield name, claim, host.settling_plan(IN_TIME), "confirmed"
 
 
 def damaged(tree: disk.Tree, what: str, copy: Optional[bytes] = None) -> disk.Tree:

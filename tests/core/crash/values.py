@@ -8,6 +8,7 @@ from typing import Dict, Mapping, Optional
 
 from slotcore import product as products
 from slotcore import records, settle, trial
+from slotcore import trust_record as trusts
 
 BOOT = "4b3f6a52-6f0e-4c39-9a3e-2f6f0a1f2f10"
 NEXT_BOOT = "5c406b63-7010-4d40-8b4f-306010203021"
@@ -52,6 +53,9 @@ TRIAL = trial.Trial(
     to_sha256=digest("1.1.0"),
 )
 RECORD = trial.render_trial(TRIAL)
+PERMIT = trusts.Allowed("0123456789abcdef", "1.1.0", 2)
+DOWNWARD = TRIAL._replace(from_version="1.2.0", from_sha256=digest("1.2.0"))
+"""The trial of 1.1.0 on a host that was at 1.2.0, which only a permit allows."""
 STARTED = trial.LOG_HEADER + b"start 1001\n"
 
 IN_TIME = settle.Clock(STARTED_S + 1, BOOT)

@@ -38,6 +38,18 @@ class View(NamedTuple):
     last: Optional[Dict[str, Any]]
     failed: Dict[str, Dict[str, Any]]
     slots: Dict[str, Dict[str, Any]]
+    trust: Dict[str, Any]
+
+    @property
+    def by_permit(self) -> bool:
+        """Whether the permit of the tests was used up here, so that the floor may be its release's."""
+        return values.PERMIT.permit_id in [entry["id"] for entry in self.trust["permits"]]
+
+    @property
+    def allowed(self) -> Optional[Dict[str, Any]]:
+        """What a permit allows to run below the floor."""
+        found: Optional[Dict[str, Any]] = self.trust["allowed"]
+        return found
 
     @property
     def record(self) -> str:
@@ -73,6 +85,7 @@ def view(host: Host, tree: disk.Tree) -> View:
         last=update["last"],
         failed={entry["version"]: entry for entry in update["failed"]},
         slots=_record(files, recording.SLOTS, damaged)["slots"],
+        trust=_trust(files, int(update["trust"])),
     )
 
 
@@ -87,8 +100,16 @@ def _record(files: Dict[str, bytes], name: str, damaged: bool) -> Dict[str, Any]
         sound = json.loads(copy) if _is_sound(copy) else None
     elif name in files:
         assert sound is not None, f"I3: {name} is torn: {files[name]!r}"
-    value: Dict[str, Any] = sound or {"floor": 0, "last": None, "failed": [], "slots": {}}
+    value: Dict[str, Any] = sound or {"floor": 0, "last": None, "failed": [], "slots": {}, "trust": 0}
     return value
+
+
+def _trust(files: Dict[str, bytes], demanded: int) -> Dict[str, Any]:
+    """The record of trust, which is there in the generation that was demanded, or none ever was."""
+    nothing: Dict[str, Any] = {"generation": 0, "keys": None, "withdrawn": [], "permits": [], "allowed": None}
+    found: Dict[str, Any] = json.loads(files["trust.json"]) if "trust.json" in files else nothing
+    assert found["generation"] >= demanded, f"generation {found['generation']} of trust, {demanded} is demanded"
+    return found
 
 
 def _is_sound(data: Optional[bytes]) -> bool:
@@ -122,9 +143,10 @@ def check_always(host: Host, tree: disk.Tree, before: View) -> View:
         if _link(now.files, name) is not None:
             assert _slot_bytes(now.files, name) in VERIFIED, f"{name} is not complete"
     check_slots(now, now.slots, recording.SLOTS)
-    assert now.floor >= before.floor, f"I3: the floor fell from {before.floor} to {now.floor}"
+    lowered = now.by_permit and now.floor == values.PERMIT.sequence
+    assert now.floor >= before.floor or lowered, f"I3: the floor fell from {before.floor} to {now.floor}"
     running = now.slots.get(now.current or "", {}).get("sequence", 0)
-    assert running == 0 or running >= now.floor or tree[host.product.entrypoint][:2] != disk.LINK, (
+    assert running == 0 or running >= now.floor or _is_allowed(now) or tree[host.product.entrypoint][:2] != disk.LINK, (
         f"I3: sequence {running} runs below the floor {now.floor}"
     )
     check_copies(now)
@@ -141,9 +163,16 @@ def check_slots(now: View, slots: Dict[str, Dict[str, Any]], name: str) -> None:
         assert now.files.get(slot) == held, f"{name} says that {slot} holds {entry['version']}, and it does not"
 
 
+def _is_allowed(now: View) -> bool:
+    """Whether what runs is on trial by a permit for this very release, which is used up."""
+    entry = now.slots.get(now.current or "", {})
+    wanted = {"id": values.PERMIT.permit_id, "sequence": entry.get("sequence"), "version": entry.get("version")}
+    return now.by_permit and now.allowed == wanted and now.record != "none"
+
+
 def check_copies(now: View) -> None:
     """P4: a copy that is there proves itself, lies about no slot, and has no lower floor than its record."""
-    for name in (recording.SLOTS, recording.UPDATE):
+    for name in (recording.SLOTS, recording.UPDATE, recording.TRUST):
         copy = now.files.get(name + recording.COPY)
         if copy is None or copy == scenarios.BAD_COPY:  # damaged before the plan began
             continue
@@ -151,8 +180,10 @@ def check_copies(now: View) -> None:
         assert held is not None, f"P4: the copy of {name} is torn: {copy!r}"
         if name == recording.SLOTS:
             check_slots(now, json.loads(held)["slots"], name + recording.COPY)
-        else:
-            assert json.loads(held)["floor"] >= now.floor, f"P4: the copy has a lower floor than {now.floor}"
+        elif name == recording.UPDATE:
+            floor = json.loads(held)["floor"]
+            lowered = now.by_permit and floor == values.PERMIT.sequence
+            assert floor >= now.floor or lowered, f"P4: the copy has a lower floor than {now.floor}"
 
 
 def check_crashed(host: Host, tree: disk.Tree, before: View, scenario: Scenario, armed: bool) -> View:
@@ -183,8 +214,19 @@ def check_done(host: Host, tree: disk.Tree, scenario: Scenario) -> None:
     said = (now.last["state"], now.last["code"]) if now.last is not None else ("", "")
     assert said == scenario.last, f"the plan is carried out, and the last trial is {said}"
     assert (now.last or {}).get("why") != ""
-    assert now.floor == (2 if scenario.last[0] == "confirmed" else 1), f"the floor is {now.floor}"
+    kept = max(view(host, scenario.tree).floor, host.product.base_floor)
+    assert now.floor == (2 if scenario.last[0] == "confirmed" else kept), f"the floor is {now.floor}"
     assert set(now.failed) == ({"1.1.0"} if scenario.last[0] == "rolled-back" else set())
+
+
+def check_permit(now: View, crashed: View, scenario: Scenario, how: str) -> None:
+    """A permit serves for one swap, whatever comes of it, and a swap that never was gives it back."""
+    if scenario.trial != values.DOWNWARD:
+        assert not now.by_permit
+        return
+    assert (now.allowed is not None) == (how == "await"), f"{how}, and {now.allowed} is allowed"
+    used = {"await": True, "confirmed": True, "rolled-back": True, "abandoned": False}.get(how, crashed.by_permit)
+    assert now.by_permit == used, f"{how}, and the permit is {'' if now.by_permit else 'not '}used up"
 
 
 class Expected(NamedTuple):
@@ -325,6 +367,7 @@ class Walker:
         """What is left when everything is settled."""
         how = end.how
         now = check_always(self.host, tree, crashed)
+        check_permit(now, crashed, scenario, how)
         if how == "await":
             assert now.record == "trial"
             assert (now.current, now.good) == (scenario.trial.to_slot, scenario.trial.from_slot)
@@ -359,8 +402,11 @@ class Walker:
         before = view(self.host, tree)
         product = self.host.product
 
+        version = "1.1.0" if before.floor <= values.SEQUENCE["1.1.0"] else "1.3.0"
+        sources = {**scenarios.SOURCES, plans.STAGED: values.BYTES[version]}
+
         def apply(plan: ops.Plan) -> None:
-            self.host.apply(plan, "next", lambda: None, scenarios.SOURCES)
+            self.host.apply(plan, "next", lambda: None, sources)
             self._step(before)
 
         if before.current is None or not tree[product.entrypoint].startswith(disk.LINK):
@@ -369,9 +415,12 @@ class Walker:
         found = self.host.look(clock).state
         assert found.broken is None
         assert found.current is not None
-        apply(plans.plan_stage(product, found, values.record("1.1.0"), 9))
+        apply(plans.plan_stage(product, found, values.record(version), 9))
         again = values.TRIAL._replace(
             trial_id="0123456789abcdef",
+            to_version=version,
+            sequence=values.SEQUENCE[version],
+            to_sha256=values.digest(version),
             from_slot=found.current,
             to_slot=plans.free_slot(found),
             boot_id=clock.boot_id,
