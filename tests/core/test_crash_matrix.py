@@ -266,13 +266,23 @@ def next_plan(host: Host, tree: disk.Tree, clock: settle.Clock, data: st.DataObj
 # directory before anything relies on it; `trial.sources` is not there; the restart is no matter of the disk.
 NOT_NEEDED = {
     "swap": {"2 SyncDir slots", "6 SyncDir slots", "15 Restart "},
-    "confirm": {"5 SyncDir slots", "11 Unlink trial.sources"},
-    "go back": {"1 SyncDir slots", "5 SyncDir slots", "6 Restart ", "13 Unlink trial.sources", "14 Unlink back"},
-    "adopt": {"7 SyncDir slots", "11 SyncDir slots"},
-    "stage over another": {"3 SyncDir slots"},
-    "abandon": {"6 Unlink trial.sources"},
-    "finish confirm": {"3 SyncDir slots", "9 Unlink trial.sources"},
+    "confirm": {"3 SyncDir slots", "11 SyncDir slots", "17 Unlink trial.sources"},
+    "go back": {
+        "1 SyncDir slots",
+        "5 SyncDir slots",
+        "6 Restart ",
+        "10 SyncDir slots",
+        "17 Unlink trial.sources",
+        "18 Unlink back",
+    },
+    "adopt": {"7 SyncDir slots", "11 SyncDir slots", "15 SyncDir slots"},
+    "stage over another": {"3 SyncDir slots", "7 SyncDir slots", "11 SyncDir slots"},
+    "abandon": {"3 SyncDir slots", "10 Unlink trial.sources"},
+    "finish confirm": {"1 SyncDir slots", "9 SyncDir slots", "15 Unlink trial.sources"},
     "settle a cut adopt": set(),
+    "restore": set(),
+    "restore in a trial": set(),
+    "restore after a claim": set(),
 }
 
 
