@@ -15,7 +15,7 @@ from support import signing
 
 from slotcore import audit, codes, recording, records
 from slotcore import trust_record as trusts
-from slotward import cli
+from slotward import audit_file, cli
 
 PROGRAM = "import sys; from slotward import cli; sys.exit(cli.main(sys.argv[1:]))"
 OLD = [signing.key() for _number in range(3)]
@@ -324,6 +324,47 @@ def test_I3_a_lost_record_never_brings_the_configurations_pins_back(host: Host, 
     assert [one["state"] for one in keys] == ["fail"]
     assert host.apply(AWAY).status in (3, 5)
     assert host.run("update").json["trust"]["source"] == "unknown"
+
+
+@pytest.mark.parametrize("name", ["both are gone", "both are torn", "both are an older one"])
+def test_a_lost_record_is_begun_anew_by_the_whole_chain_and_by_nothing_less(host: Host, name: str) -> None:
+    """Repair says so and writes none; a part of the chain, which would bring a revoked key back, is refused."""
+    host.applied(FIRST, SECOND)
+    host.applied(signing.withdrawal("0.9.0", 1, NEWEST))
+    before = host.update().trust
+    broken_trust(host)[name]()
+    repaired = host.run("update", "--repair")
+    assert (repaired.status, repaired.json["code"]) == (5, codes.RECORD_BROKEN)
+    assert "up to key set 2 at least" in " ".join(repaired.json["left"])
+    for part in ([FIRST], [SECOND], [AWAY]):
+        assert host.apply(*part).json["code"] in (codes.KEYS_NOT_NEWER, codes.TOO_FEW_SIGNATURES)
+        assert host.apply(*part, check=True).status == 3
+    assert host.apply(FIRST, SECOND, check=True).status == 0
+    assert host.run("update").json["code"] == codes.RECORD_BROKEN, "a check changes nothing"
+    assert host.applied(FIRST, SECOND).json["changed"]
+    record = host.record()
+    assert record.keys is not None
+    assert (record.keys.sequence, [entry.version for entry in record.withdrawn]) == (2, ["0.9.0"])
+    assert host.update().trust == record.generation > before
+    slots = records.parse_slots((host.slots / recording.SLOTS).read_bytes(), "slots.json")
+    assert "b" not in slots, "what was staged must prove itself again"
+    assert host.run("update").json["trust"]["source"] == "key-set"
+    assert host.run("update", "--repair").json["changed"] is False
+
+
+def test_a_lost_record_of_a_host_that_never_took_a_key_set_is_repaired(host: Host) -> None:
+    """The log begins with the install and knows of no key set: the configuration's pins are those, and the withdrawal stays."""
+    audit_file.append(str(host.slots), audit.Event(audit.INSTALLED, "slotward", 9, to_version="1.0.0", sequence=1))
+    host.applied(AWAY)
+    for name in ("trust.json", "trust.json.copy"):
+        (host.slots / name).write_bytes(b"torn")
+    assert host.run("update").json["trust"]["source"] == "unknown"
+    repaired = host.run("update", "--repair")
+    assert (repaired.status, repaired.json["code"], repaired.json["changed"]) == (0, "ok", True), repaired
+    assert [entry.version for entry in host.record().withdrawn] == ["1.0.0"]
+    shown = host.run("update").json
+    assert (shown["trust"]["source"], shown["broken"], host.update().trust) == ("configuration", None, 2)
+    assert host.run("update", "--repair").json["changed"] is False
 
 
 def test_trust_is_roots(host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -338,3 +338,28 @@ def test_a_log_is_whole_when_it_begins_where_the_host_began() -> None:
     assert not log(refusal).whole
     assert not log().whole
     assert not audit_chain.facts(chain(refusal, installed, installed)[1:]).whole
+
+
+def test_what_to_go_back_to_is_what_was_installed_adopted_or_confirmed_last() -> None:
+    """A going back, a refusal or a swap changes nothing about it."""
+    other = "cd" * 32
+    installed = EVENT._replace(event="installed", sha256=other)
+    assert log().good == ""
+    assert log(installed).good == other
+    assert log(installed, EVENT).good == SHA
+    assert log(EVENT, installed._replace(event="adopted")).good == other
+    for event in ("swapped", "rolled-back", "refused", "repaired", "accepted"):
+        assert log(EVENT, installed._replace(event=event)).good == SHA
+
+
+def test_what_was_said_about_trust() -> None:
+    """The highest key set, what was withdrawn, and the permits that were used: a lost record of trust is begun with them."""
+    away = EVENT._replace(event="withdrawn", why="a bad one")
+    found = log(
+        EVENT._replace(event="keys-changed", sequence=4),
+        away,
+        EVENT._replace(event="keys-changed", sequence=3),
+        EVENT._replace(event="permitted", why="downgrade permit 0123456789abcdef", at=9),
+    )
+    assert (found.keys, found.withdrawn, found.permits) == (4, (away,), (("0123456789abcdef", 9),))
+    assert (log(EVENT).keys, log(EVENT).withdrawn, log(EVENT).permits) == (0, (), ())

@@ -11,7 +11,7 @@ from core.crash.values import BYTES, PRODUCT, RECORD, TRIAL, digest, record, slo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotcore import audit_chain, ops, proving, records, repair, settle, trial
+from slotcore import audit, audit_chain, ops, proving, records, repair, settle, trial, trust_record
 
 LOST_UPDATE = settle.Damage("update.json", "it is missing", False)
 LOST_SLOTS = settle.Damage("slots.json", "it is torn", True)
@@ -68,7 +68,7 @@ def unproven(known: proving.Facts, floor: Optional[int] = None) -> repair.Unprov
 
 def test_a_sound_host_has_nothing_to_repair() -> None:
     """I9: records that fit the bytes and links that name slots stay as they are, whatever else is known."""
-    known = facts(broken(), audit=log(9, named="1.1.0"), trust=4)
+    known = facts(broken(), audit=log(9, named="1.1.0"), trust_there=True)
     assert repaired(known) == repair.Repair()
     assert not repaired(known).changes
     assert repaired(known, 1) == repair.Repair(), "the very floor that it has"
@@ -118,15 +118,77 @@ def test_a_copy_that_settling_could_not_write_back_proves_the_floor_and_keeps_al
     aside = proving.Source(
         "update.json.broken-5", update=records.Update(floor=2, newest_issued=99, trust=5), proves=False
     )
-    known = facts(broken(LOST_UPDATE), copy, aside, audit=log(6, whole=False), trust=1)
+    known = facts(broken(LOST_UPDATE), copy, aside, audit=log(6, whole=False), trust_there=True)
     assert repaired(known).update == said._replace(floor=6, newest_issued=99, trust=5)
 
 
 def test_I3_a_lost_update_record_never_forgets_that_there_was_a_key_set() -> None:
     """With `trust` 0 the configuration's pins would be back; so a generation that anybody knows of is kept."""
-    update = repaired(facts(broken(LOST_UPDATE), trust=3), 1).update
+    update = repaired(facts(broken(LOST_UPDATE), trusts=(trust_record.Trust(3),)), 1).update
     assert update is not None
     assert update.trust == 3
+
+
+LOST_TRUST = settle.Damage("trust.json", "it is torn", True)
+KEYS = trust_record.Keys(4, 5, 9, ("sha256/" + "A" * 43 + "=",), 1, "0" * 64)
+PERMIT = "0123456789abcdef"
+
+
+def about(event: str, **more: object) -> audit.Event:
+    """An event of the log."""
+    return audit.Event(event, "probe", 7)._replace(**more)
+
+
+def test_a_lost_record_of_trust_is_never_begun_by_a_repair_where_a_key_set_was_in_use() -> None:
+    """Neither by what was set aside nor by the log; the chain is asked for, up to the newest that is known."""
+    lost = facts(broken(LOST_TRUST), audit=log())
+    for known in (
+        lost._replace(audit=log()._replace(keys=4)),
+        lost._replace(trusts=(trust_record.Trust(1, KEYS),)),
+        lost._replace(trusts=(trust_record.Trust(9), trust_record.Trust(1, KEYS))),
+    ):
+        found = repaired(known)
+        assert not found.changes
+        assert found.left[0].endswith("(trust apply FILE...), up to key set 4 at least")
+    unknown = repaired(lost._replace(audit=log(whole=False)))
+    assert unknown.trust is None
+    assert unknown.left[0].endswith("give the chain of key sets again (trust apply FILE...)")
+    older = lost._replace(audit=log(whole=False), trusts=(trust_record.Trust(2),))
+    assert repaired(older._replace(state=broken(LOST_TRUST, update=SOUND._replace(trust=3)))).trust is None
+    assert repaired(older._replace(state=broken(LOST_TRUST, LOST_UPDATE)), 1).trust is None
+
+
+def test_a_lost_record_of_trust_without_key_sets_is_written_anew_with_what_is_known() -> None:
+    """What was withdrawn and which permits were used is kept from the log and from what was set aside."""
+    told = log()._replace(
+        withdrawn=(
+            about(audit.WITHDRAWN, to_version="2", sequence=2, why="bad"),
+            about(audit.WITHDRAWN, to_version="3", sequence=3),
+        ),
+        permits=((PERMIT, 7), ("no id", 8)),
+    )
+    old = trust_record.Trust(
+        5, withdrawn=(trust_record.Withdrawn("2", 2, "worse", 1),), permits=(trust_record.Permitted("f" * 16, 3),)
+    )
+    found = repaired(facts(broken(LOST_TRUST), trusts=(old,), audit=told)).trust
+    assert found == trust_record.Trust(
+        6,
+        withdrawn=(trust_record.Withdrawn("2", 2, "worse", 1), trust_record.Withdrawn("3", 3, "it was withdrawn", 7)),
+        permits=(trust_record.Permitted("f" * 16, 3), trust_record.Permitted(PERMIT, 7)),
+    )
+    assert trust_record.parse(trust_record.render(found), "f") == found
+    newest = facts(broken(LOST_TRUST, update=SOUND._replace(trust=5)), trusts=(old,), audit=log(whole=False))
+    assert (repaired(newest).trust or old).generation == 6, "what was set aside is no older than what must be there"
+    cut = log()._replace(whole=True, confirmed=0)
+    assert repaired(facts(broken(LOST_TRUST), audit=cut)).trust is None, "a log whose end is missing proves nothing"
+
+
+def test_the_record_of_trust_is_written_before_the_floor() -> None:
+    """As ever: `update.json` demands the generation that is there."""
+    found = repair.Repair(trust=trust_record.Trust(6), update=SOUND)
+    plan = repair.plan_repair(PRODUCT, broken(LOST_TRUST), found, 9, ("trust.json",))
+    names = [op.path.rpartition("/")[2] for op in plan if isinstance(op, ops.Rename)]
+    assert names == ["trust.json.broken-9", "trust.json.copy", "trust.json", "update.json.copy", "update.json"]
 
 
 def test_P5_a_slot_whose_bytes_changed_loses_its_record() -> None:
@@ -180,7 +242,7 @@ def test_I6_bytes_that_nothing_names_get_no_record() -> None:
 
 def test_bytes_staged_under_a_revoked_key_do_not_come_back_by_a_repair() -> None:
     """With a key set ever in use, the free slot keeps its record or loses it; what runs may regain one."""
-    known = facts(broken(LOST_SLOTS), audit=log(1, a="1.0.0", b="1.1.0"), trust=1)
+    known = facts(broken(LOST_SLOTS), audit=log(1, a="1.0.0", b="1.1.0"), trust_there=True)
     assert repaired(known).slots == slots(a="1.0.0")
     cleared = facts(broken(slots=slots(a="1.0.0")), audit=log(1, a="1.0.0", b="1.1.0"))
     assert repaired(cleared) == repair.Repair(), "a record that was cleared on purpose is no damage"

@@ -81,6 +81,13 @@ def test_a_pin_that_goes_away_takes_the_free_slots_record_with_it(
     assert names(trust_plans.plan_apply(PRODUCT, empty, "b", after)) == ["trust.json", "update.json"]
 
 
+def test_with_the_record_begun_anew_what_was_staged_proves_itself_again() -> None:
+    """Nobody knows whose signatures counted before, so it goes although no key of the configuration does."""
+    after = trusts.Trust(4, KEYS._replace(pins=("sha256/x",), threshold=1))
+    plan = trust_plans.plan_apply(PRODUCT, trusting(None), "b", after, all_anew=True)
+    assert names(plan) == ["slots.json", "trust.json", "update.json"]
+
+
 def test_a_withdrawal_alone_clears_nothing() -> None:
     """No key went away."""
     after = trusts.Trust(0, None, (trusts.Withdrawn("1.1.0", 2, "why", 1),))

@@ -15,7 +15,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from slotcore import audit as audits
-from slotcore import codes, proving, recording, records, repair, settle, status, trial
+from slotcore import codes, proving, recording, records, repair, settle, status, trial, trust_record
 from slotcore import product as products
 from slotward import answers, audit, broken, effects, host, lock, looking, manager, staging
 
@@ -61,6 +61,18 @@ def _sources(product: products.Product, state: settle.State) -> Iterator[proving
                 yield from _source(name, record, host.read_record(path), path, proves=False)
 
 
+def _trusts(product: products.Product, state: settle.State) -> Iterator[trust_record.Trust]:
+    """What can still be read of a lost `trust.json`."""
+    if not proving.is_damaged(state, recording.TRUST):
+        return
+    for name in (recording.TRUST + recording.COPY, *recording.aside_of(recording.TRUST, broken.aside(product))):
+        path = product.path(name)
+        with contextlib.suppress(OSError, codes.BrokenRecord):
+            data = host.read_record(path, records.MAX_BYTES + recording.SEAL_BYTES) or b""
+            held = recording.unsealed(data) if name.endswith(recording.COPY) else data
+            yield trust_record.parse(held or b"", path)
+
+
 def _trials(state: settle.State) -> Iterator[trial.Trial]:
     for data in (state.confirm, state.revert, state.trial):
         found = trial.parse_revert(data)[0] if data is not None else None
@@ -76,6 +88,8 @@ def gather(product: products.Product, state: settle.State) -> proving.Facts:
         sources=tuple(_sources(product, state)),
         trials=tuple(_trials(state)),
         audit=audit.facts(product),
+        trusts=tuple(_trusts(product, state)),
+        trust_there=any(name.startswith(recording.TRUST) for name in (*host.names(product), *broken.aside(product))),
     )
 
 
@@ -92,8 +106,7 @@ def _refuse_trial(seen: manager.Look) -> None:
 def _apply(product: products.Product, state: settle.State, found: repair.Repair) -> None:
     floor = found.update.floor if found.update is not None else state.update.floor
     audit.note(product, audits.REPAIRED, why="; ".join(found.done), sequence=floor)
-    there = [name for name in (recording.SLOTS, recording.UPDATE) if os.path.lexists(product.path(name))]
-    standing = [damage.name for damage in state.damaged if damage.name in there]
+    standing = [damage.name for damage in state.damaged if os.path.lexists(product.path(damage.name))]
     plan = repair.plan_repair(product, state, found, int(time.time()), standing)
     try:
         effects.executor_for(product, {}).apply(plan, "repair")

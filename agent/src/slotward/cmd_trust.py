@@ -14,7 +14,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, List, Sequence, Tuple
 
 from slotcore import audit as audits
-from slotcore import codes, plans, settle, standing, trust, trust_plans, trust_record
+from slotcore import codes, plans, recording, settle, standing, trust, trust_plans, trust_record
 from slotcore import product as products
 from slotward import answers, audit, effects, gate, host, lock, looking, manager, own, prepare
 
@@ -44,31 +44,56 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 
 def _steps(
-    setup: own.Setup, state: settle.State, given: Sequence[Tuple[str, bytes]], server_s: int
+    setup: own.Setup, state: settle.State, given: Sequence[Tuple[str, bytes]], server_s: int, least: int
 ) -> Tuple[trust.Step, ...]:
     """What the documents do to the record of this host; raises the first refusal."""
     facts = gate.documents_facts(setup, state, server_s)
     found = trust.apply(facts, state.trust or trust_record.Trust(), given)
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
+    keys = found[-1].trust.keys
+    if least and (keys is None or keys.sequence < least):
+        ends = f"key set {keys.sequence}" if keys is not None else "no key set"
+        raise codes.refused(
+            codes.KEYS_NOT_NEWER,
+            f"the record of whom this host trusts is lost: give the whole chain of key sets, from the configuration's pins "
+            f"to {least} at least, which was in use here; this one ends at {ends}",
+        )
     return found
 
 
+def _begun_anew(product: products.Product, seen: manager.Look) -> Tuple[manager.Look, int]:
+    """For a lost record of trust, and nothing else broken: the look to judge a chain from its beginning by.
+
+    With it the key set that the chain must reach; 0: the record is there, and what it says is where a chain goes on.
+    """
+    state = seen.state
+    if {damage.name for damage in state.damaged} != {recording.TRUST} or state.good is None:
+        return seen, 0
+    from slotcore import proving
+    from slotward import cmd_repair
+
+    facts = cmd_repair.gather(product, state)
+    anew = state._replace(trust=proving.remembered(facts), trust_known=True, broken=None, damaged=())
+    return seen._replace(state=anew), max(1, proving.least_keys(facts))
+
+
 def _check(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) -> answers.Answer:
-    seen = manager.look(setup.product)
+    seen, least = _begun_anew(setup.product, manager.look(setup.product))
     prepare.quiet(setup.product, seen)
-    return _answer(setup, given, _steps(setup, seen.state, given, server_s), would=True)
+    return _answer(setup, given, _steps(setup, seen.state, given, server_s, least), would=True)
 
 
 def _apply(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) -> answers.Answer:
     product = setup.product
-    seen, _done = manager.settle_now(product)
+    seen, least = _begun_anew(product, manager.settle_now(product)[0])
     prepare.quiet(product, seen)
-    steps = _steps(setup, seen.state, given, server_s)
+    steps = _steps(setup, seen.state, given, server_s, least)
     changing = [step for step in steps if step.event]
     _note(product, changing, trust.KEYS_CHANGED)
     if changing:
-        plan = trust_plans.plan_apply(product, seen.state, plans.free_slot(seen.state), steps[-1].trust)
+        free = plans.free_slot(seen.state)
+        plan = trust_plans.plan_apply(product, seen.state, free, steps[-1].trust, all_anew=bool(least))
         try:
             effects.executor_for(product, {}).apply(plan, "trust")
         except OSError as error:

@@ -73,6 +73,11 @@ class Facts(NamedTuple):
     """It begins where this host began: line 1 is there, and before anything but refusals came the first install."""
     good: str = ""
     """The SHA-256 in the newest line that says of a release that it is the one to go back to."""
+    keys: int = 0
+    """The highest sequence of a key set that was taken; 0: none."""
+    withdrawn: Tuple[audit.Event, ...] = ()
+    permits: Tuple[Tuple[str, int], ...] = ()
+    """The ids of permits that were used, and when."""
 
 
 def closed_name(first: int) -> str:
@@ -126,8 +131,10 @@ def verify(lines: Iterable[bytes], before: Optional[Chain] = None) -> Union[Chai
 
 def facts(lines: Iterable[bytes]) -> Facts:
     """What these lines prove; they are those of a chain that holds, from its first line on."""
-    confirmed, begun, whole, good = 0, False, False, ""
+    confirmed, begun, whole, good, keys = 0, False, False, "", 0
     named: Dict[str, Named] = {}
+    withdrawn: List[audit.Event] = []
+    permits: List[Tuple[str, int]] = []
     for count, line in enumerate(map(audit.parse, lines), 1):
         event = line.event
         if event.event != audit.REFUSED and not begun:
@@ -136,6 +143,12 @@ def facts(lines: Iterable[bytes]) -> Facts:
             confirmed = max(confirmed, event.sequence)
         if event.event in MAKES_GOOD:
             good = event.sha256
+        elif event.event == audit.KEYS_CHANGED:
+            keys = max(keys, event.sequence)
+        elif event.event == audit.WITHDRAWN:
+            withdrawn.append(event)
+        elif event.event == audit.PERMITTED:
+            permits.append((event.why.rpartition(" ")[2], event.at))
         if event.sha256 and event.event in NAMES_VERIFIED_BYTES:
             named[event.sha256] = Named(event.to_version, event.sequence)
-    return Facts(confirmed, named, whole, good)
+    return Facts(confirmed, named, whole, good, keys, tuple(withdrawn), tuple(permits))

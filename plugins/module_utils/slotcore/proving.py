@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Mapping, NamedTuple, Optional, Tuple
 
-from . import audit_chain, recording, records
+from . import audit_chain, recording, records, trust_record
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -43,8 +43,16 @@ class Facts(NamedTuple):
     sources: Tuple[Source, ...] = ()
     trials: Tuple[trials.Trial, ...] = ()
     audit: audit_chain.Facts = NO_AUDIT
-    trust: int = 0
-    """The highest generation of `trust.json` that is known, or 1 where one is there that nobody can read."""
+    trusts: Tuple[trust_record.Trust, ...] = ()
+    """What a copy of `trust.json`, or one that was set aside, says."""
+    trust_there: bool = False
+    """Whether a `trust.json`, a copy of it or one that was set aside is there, whoever can read it."""
+
+    @property
+    def trust(self) -> int:
+        """The highest generation of `trust.json` that is known of; 1 where there was one that nobody can read."""
+        known = [held.generation for held in (self.state.trust, *self.trusts) if held is not None]
+        return max([int(self.trust_there or self.audit.keys > 0), self.state.update.trust, *known])
 
 
 class Known(NamedTuple):
@@ -140,3 +148,32 @@ def known_floors(product: products.Product, facts: Facts, slots: Mapping[str, re
 def audit_proves(facts: Facts, known: Known) -> bool:
     """Whether the log tells of every confirmation: it begins with this host, and misses nothing that a slot knows of."""
     return facts.audit.whole and facts.audit.confirmed >= known.slots
+
+
+def remembered(facts: Facts) -> trust_record.Trust:
+    """What is still known of a lost record of trust, but for the keys: what was withdrawn, and the permits that were used."""
+    withdrawn = {(entry.version, entry.sequence): entry for held in facts.trusts for entry in held.withdrawn}
+    for event in facts.audit.withdrawn:
+        entry = trust_record.Withdrawn(event.to_version, event.sequence, event.why or "it was withdrawn", event.at)
+        withdrawn.setdefault((entry.version, entry.sequence), entry)
+    permits = {entry.permit_id: entry for held in facts.trusts for entry in held.permits}
+    for permit_id, at in facts.audit.permits:
+        if trust_record.is_permit_id(permit_id):
+            permits.setdefault(permit_id, trust_record.Permitted(permit_id, at))
+    newest = sorted(withdrawn.values(), key=lambda entry: entry.sequence)[-trust_record.MAX_WITHDRAWN :]
+    last = sorted(permits.values(), key=lambda entry: entry.at)[-trust_record.MAX_PERMITS :]
+    return trust_record.Trust(facts.trust, withdrawn=tuple(newest), permits=tuple(last))
+
+
+def least_keys(facts: Facts) -> int:
+    """The sequence of the newest key set that is known to have been in use; 0: none is known."""
+    return max([facts.audit.keys, *(held.keys.sequence for held in facts.trusts if held.keys is not None)])
+
+
+def never_had_keys(facts: Facts, known: Known) -> bool:
+    """Whether it is proven that this host never took a key set, so that the configuration's pins are those to trust."""
+    if least_keys(facts):
+        return False
+    sound = not is_damaged(facts.state, recording.UPDATE)
+    newest = any(held.generation >= facts.state.update.trust for held in facts.trusts)
+    return (sound and newest) or audit_proves(facts, known)

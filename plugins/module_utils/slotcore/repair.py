@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from . import ops, proving, recording, records
+from . import ops, proving, recording, records, trust_record
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -33,6 +33,7 @@ class Repair(NamedTuple):
     """What is written anew; None: it stays. `done` and `left` are sentences about what is mended and what is not."""
 
     slots: Optional[records.Slots] = None
+    trust: Optional[trust_record.Trust] = None
     update: Optional[records.Update] = None
     good: Optional[str] = None
     current: Optional[str] = None
@@ -42,7 +43,7 @@ class Repair(NamedTuple):
     @property
     def changes(self) -> bool:
         """Whether anything is written at all."""
-        return (self.slots, self.update, self.good, self.current) != (None, None, None, None)
+        return any(each is not None for each in (self.slots, self.trust, self.update, self.good, self.current))
 
 
 def _unproven(known: proving.Known, floor: Optional[int], sound: Optional[int]) -> Unproven:
@@ -121,6 +122,21 @@ def _links(
     return Repair(good=good, current=current, done=tuple(done), left=tuple(left))
 
 
+def _trust(facts: proving.Facts, known: proving.Known) -> Tuple[Optional[trust_record.Trust], str]:
+    """The record of trust, None where it is sound or cannot be had without its keys; and what is left to do about it."""
+    if not proving.is_damaged(facts.state, recording.TRUST):
+        return None, ""
+    if proving.never_had_keys(facts, known):
+        found = proving.remembered(facts)
+        return found._replace(generation=found.generation + 1), ""
+    least = proving.least_keys(facts)
+    upto = f", up to key set {least} at least" if least else ""
+    return (
+        None,
+        f"nothing proves whose signatures count here: give the chain of key sets again (trust apply FILE...){upto}",
+    )
+
+
 def _about_slots(state: settles.State, slots: Mapping[str, records.SlotRecord]) -> List[str]:
     said = []
     for slot in products.SLOTS:
@@ -139,24 +155,34 @@ def decide(product: products.Product, facts: proving.Facts, floor: Optional[int]
     if isinstance(update, Unproven):
         return update
     found = _links(product, facts, slots, update or state.update)
+    trust, lost = _trust(facts, proving.known_floors(product, facts, slots))
     done: List[str] = []
     changed = proving.is_damaged(state, recording.SLOTS) or slots != dict(state.slots)
     if changed:
         done += _about_slots(state, slots)
+    if trust is not None:
+        done.append("no key set was ever taken here: the configuration's pins are in force")
     if update is not None:
         done.append(f"the release floor is {update.floor}")
-    return found._replace(slots=slots if changed else None, update=update, done=(*done, *found.done), left=found.left)
+    return found._replace(
+        slots=slots if changed else None,
+        trust=trust,
+        update=update,
+        done=(*done, *found.done),
+        left=(*found.left, *([lost] if lost else [])),
+    )
 
 
 def plan_repair(
     product: products.Product, state: settles.State, found: Repair, at: int, there: Sequence[str]
 ) -> ops.Plan:
-    """Write it: slots, floor, then the links. Until the last step something is broken, and updates are refused.
+    """Write it: slots, trust, floor, then the links. Until the last step something is broken, and updates are refused.
 
     `there` are the names of damaged records that still stand in their place: they are set aside.
     """
     texts: Dict[str, Optional[bytes]] = {
         recording.SLOTS: None if found.slots is None else records.render_slots(found.slots),
+        recording.TRUST: None if found.trust is None else trust_record.render(found.trust),
         recording.UPDATE: None if found.update is None else records.render_update(found.update),
     }
     plan: ops.Plan = ()

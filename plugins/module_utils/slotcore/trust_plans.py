@@ -26,12 +26,17 @@ def _write(product: products.Product, trust: trusts.Trust, update: records.Updat
     return recording.write(product, trusts.NAME, data) + recording.write(product, recording.UPDATE, noted)
 
 
-def plan_apply(product: products.Product, state: settles.State, free_slot: str, trust: trusts.Trust) -> ops.Plan:
-    """Put a record that documents have changed in force; no trial may be pending."""
+def plan_apply(
+    product: products.Product, state: settles.State, free_slot: str, trust: trusts.Trust, all_anew: bool = False
+) -> ops.Plan:
+    """Put a record that documents have changed in force; no trial may be pending.
+
+    `all_anew`: nobody knows whose signatures counted before, so what is staged must prove itself again in any case.
+    """
     before = standing.in_force(product, state).pins
     gone = set(before) - set(trust.keys.pins) if trust.keys is not None else ()
     cleared: ops.Plan = ()
-    if gone and free_slot in state.slots:
+    if (gone or all_anew) and free_slot in state.slots:
         kept = {name: entry for name, entry in state.slots.items() if name != free_slot}
         cleared = recording.write(product, recording.SLOTS, records.render_slots(kept))
     return cleared + _write(product, trust, state.update)

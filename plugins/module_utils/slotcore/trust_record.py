@@ -90,6 +90,11 @@ class Trust(NamedTuple):
         return next((entry for entry in self.permits if entry.permit_id == permit_id), None)
 
 
+def is_permit_id(text: str) -> bool:
+    """Whether this may be a permit's id."""
+    return _ID.fullmatch(text) is not None
+
+
 def parse(data: bytes, name: str) -> Trust:
     """The record; raises BrokenRecord naming `name`."""
     value = records.load(data, name, ("allowed", "generation", "keys", "permits", "withdrawn"))
@@ -178,6 +183,6 @@ def _allowed(value: Any, name: str) -> Allowed:
 
 def _permit_id(value: Any, name: str) -> str:
     found = records.text(value, name, "a permit's id")
-    if _ID.fullmatch(found) is None:
+    if not is_permit_id(found):
         records.broken(name, "a permit's id is %s, not 16 to 64 of 0-9 and a-f" % ascii(found)[:80])
     return found
