@@ -146,7 +146,9 @@ lock:
   type: dict
   sample: null
 broken:
-  description: The record that is broken, C(file) and C(why), or null. Updates are refused meanwhile.
+  description:
+    - The record that is broken, C(file) and C(why), what of its copy in C(copy), and in C(run) the command that mends it; or null.
+    - Updates are refused meanwhile.
   returned: always
   type: dict
   sample: null

@@ -11,7 +11,7 @@ from core.crash.values import BYTES, PRODUCT, RECORD, TRIAL, digest, record, slo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotcore import audit, audit_chain, ops, proving, records, repair, settle, trial, trust_record
+from slotcore import audit, audit_chain, ops, proving, recording, records, repair, settle, trial, trust_record
 
 LOST_UPDATE = settle.Damage("update.json", "it is missing", False)
 LOST_SLOTS = settle.Damage("slots.json", "it is torn", True)
@@ -333,6 +333,23 @@ def test_P1_what_is_repaired_is_written_slots_first_and_links_last() -> None:
         "current",
     ]
     assert repair.plan_repair(PRODUCT, state, repair.Repair(), 9, ()) == ()
+
+
+def test_P6_neither_restoring_nor_repairing_writes_a_record_in_place() -> None:
+    """New contents go to a temporary name, synced before its rename; what was there is renamed away, never unlinked."""
+    found = repair.Repair(slots=slots(a="1.0.0"), trust=trust_record.Trust(6), update=SOUND, good="a", current="a")
+    lost = broken(LOST_SLOTS, LOST_UPDATE._replace(there=True, copy=b"{}"), LOST_TRUST)
+    for plan in (
+        repair.plan_repair(PRODUCT, lost, found, 9, ("slots.json", "update.json", "trust.json")),
+        recording.plan_restore(PRODUCT, lost, 9),
+    ):
+        for number, operation in enumerate(plan):
+            if isinstance(operation, (ops.Write, ops.Link)):
+                assert operation.path.endswith(".tmp")
+            if isinstance(operation, ops.Write):
+                assert plan[number + 1] == ops.Sync(operation.path)
+        assert not any(isinstance(operation, (ops.Unlink, ops.Append)) for operation in plan)
+        assert isinstance(plan[-1], ops.SyncDir)
 
 
 floors = st.integers(0, 40)
