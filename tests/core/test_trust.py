@@ -190,7 +190,7 @@ def test_N16_an_expired_key_set_is_taken_only_as_a_step() -> None:
     assert refused(FIRST, withdrawal(NEW), clocks=late).code == codes.EXPIRED
 
 
-def test_N11_expiry_goes_by_the_latest_of_the_known_times() -> None:
+def test_N9_N11_expiry_goes_by_the_latest_of_the_known_times() -> None:
     """A clock that fell back to 1970 brings no key set back to life: what was issued since is known."""
     behind = clocks.Clocks(0, newest_issued=making.EXPIRES)
     assert refused(FIRST, clocks=behind).code == codes.EXPIRED
