@@ -366,6 +366,27 @@ def test_a_play_looks_for_the_newest_release(stage: Any, published: List[str], k
     assert played.of("h1", "Over http")["code"] == "bad-url"
 
 
+def test_the_playbook_builds_the_next_release(stage: Any, release: Any, keys: Any, tmp_path: pathlib.Path) -> None:
+    """With the sequence counted, or given as a number."""
+    stage.host("h1")
+    place = release("1.1.0", 7).directory
+    for version, sequence, wanted in (("1.2.0", "next", 8), ("1.3.0", 9, 9)):
+        artifact = tmp_path / ("slotward_%s_linux_amd64" % version)
+        artifact.write_bytes(b"#!/bin/sh\n")
+        played = stage.play(
+            "slotward.fleet.release",
+            release_output=str(tmp_path / "out"),
+            release_version=version,
+            release_sequence=sequence,
+            release_artifacts=[str(artifact)],
+            release_keys=[str(path) for path in keys.public],
+            release_previous=[str(place)],
+            release_pins=list(keys.pins),
+            release_threshold=2,
+        )
+        assert played.of("localhost", "Build the manifest")["release"]["sequence"] == wanted, played.out
+
+
 def test_no_secret_is_shown_at_any_verbosity(stage: Any, keys: Any, tmp_path: pathlib.Path) -> None:
     """Neither the passphrase nor a line of a key, with -vvv and diff, when it works and when it does not."""
     maker = importlib.import_module(COLLECTION + "module_utils.slotcore.keys")
