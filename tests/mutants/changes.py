@@ -40,27 +40,30 @@ class Mutant(NamedTuple):
 def mutants(module: str, source: str) -> List[Mutant]:
     """Every mutant of a module, in the order of its lines."""
     wrapper = MetadataWrapper(cst.parse_module(source))
-    finder = _Finder()
+    tree = wrapper.module
+    texts = [tree.code_for_node(statement) for statement in tree.body]
+    start = source.index("".join(texts))
+    starts = [start + sum(map(len, texts[:number])) for number in range(len(texts))]
+    finder = _Finder(tree)
     wrapper.visit(finder)
-    seen = {ast.dump(ast.parse(source))}
+    seen = {(number, _meaning(text)) for number, text in enumerate(texts)}
     found = []
-    for function, line, node, new in finder.found:
-        code = wrapper.module.deep_replace(node, new).code
-        meaning = _meaning(code)
+    for function, line, number, node, new in finder.found:
+        text = tree.code_for_node(tree.body[number].deep_replace(node, new))
+        meaning = (number, _meaning(text))
         if meaning not in seen:
             seen.add(meaning)
+            code = source[: starts[number]] + text + source[starts[number] + len(texts[number]) :]
             found.append(Mutant(equivalents.Change(function, *_difference(source, code)), line, code))
     return sorted(found, key=lambda one: one.line)
 
 
-def _meaning(code: str) -> str:
-    """What Python reads in `code`; text that is no program cannot come from a change of ours."""
+def _meaning(text: str) -> str:
+    """What Python reads in a statement; text that is none cannot come from a change of ours."""
     try:
-        tree = ast.parse(code)
-        compile(tree, "mutant", "exec", dont_inherit=True)
+        return ast.dump(ast.parse(text))
     except SyntaxError as error:
-        raise AssertionError("a change made no program: line %s: %s" % (error.lineno, error.text)) from error
-    return ast.dump(tree)
+        raise AssertionError("a change made no statement: line %s: %s" % (error.lineno, error.text)) from error
 
 
 def _difference(source: str, code: str) -> Tuple[str, str]:
@@ -78,19 +81,22 @@ def _one_line(lines: Sequence[str]) -> str:
 
 
 class _Finder(cst.CSTVisitor):
-    """Collects function, line, node and what to put in its place."""
+    """Collects function, line, number of the module's statement, node, and what to put in its place."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self) -> None:
+    def __init__(self, tree: cst.Module) -> None:
         super().__init__()
-        self.found: List[Tuple[str, int, cst.CSTNode, cst.CSTNode]] = []
+        self.found: List[Tuple[str, int, int, cst.CSTNode, cst.CSTNode]] = []
         self._names: List[str] = []
         self._line = 1
+        self._statements = {id(statement): number for number, statement in enumerate(tree.body)}
+        self._number = 0
 
     def on_visit(self, node: cst.CSTNode) -> bool:
         position = self.get_metadata(PositionProvider, node, None)
         self._line = position.start.line if position else self._line
+        self._number = self._statements.get(id(node), self._number)
         if isinstance(node, (cst.ClassDef, cst.FunctionDef)):
             self._names.append(node.name.value)
         if _is_unread(node):
@@ -98,7 +104,8 @@ class _Finder(cst.CSTVisitor):
         for kind, change in (*mutation_operators, *OPERATORS):
             if isinstance(node, kind):
                 for new in change(node):
-                    self.found.append((".".join(self._names) or MODULE_LEVEL, self._line, node, new))
+                    function = ".".join(self._names) or MODULE_LEVEL
+                    self.found.append((function, self._line, self._number, node, new))
         return True
 
     def on_leave(self, original_node: cst.CSTNode) -> None:
