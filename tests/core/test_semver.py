@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Optional
 
 import pytest
 from hypothesis import given
@@ -103,6 +104,22 @@ def test_versions_rise_in_the_specified_order() -> None:
     """Every pair of the specification's example, in both directions."""
     for (low, one), (high, other) in itertools.product(enumerate(RISING), repeat=2):
         assert semver.older(parsed(one), parsed(other)) is (low < high)
+
+
+@pytest.mark.parametrize(
+    ("text", "than", "is_older"),
+    [
+        ("1.0.0", "1.0.1", True),
+        ("1.0.1", "1.0.1", False),
+        ("1.0.1", "1.0.0", False),
+        ("1.0", "1.0.1", False),
+        ("1.0.0", "a build of mine", False),
+        ("1.0.0", None, False),
+    ],
+)
+def test_only_of_two_versions_one_is_older(text: str, than: Optional[str], is_older: bool) -> None:
+    """What is no version is not older, and nothing is older than it."""
+    assert semver.is_older(text, than) is is_older
 
 
 @pytest.mark.parametrize(("one", "other"), [("1.0.0+a", "1.0.0+b"), ("1.0.0", "1.0.0+a"), ("1.0.0-a+x", "1.0.0-a")])

@@ -9,7 +9,7 @@ MODULES: Dict[str, Tuple[str, ...]] = {
     "semver": ("test_semver.py",),
     "canonical": ("test_canonical.py",),
     "strictjson": ("test_canonical.py",),
-    "fields": ("test_manifest.py",),
+    "fields": ("test_fields.py",),
     "manifest": ("test_manifest.py",),
     "settle": ("test_settle.py",),
     "signatures": ("test_signatures.py", "test_documents.py"),
