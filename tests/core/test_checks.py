@@ -55,6 +55,13 @@ def test_a_good_release_is_taken() -> None:
     assert set(found.signers) == set(making.pins(0, 1))
 
 
+def test_a_digest_has_all_hexadecimal_digits() -> None:
+    """As the manifest lists it."""
+    digest = "0123456789abcdef" * 4
+    published = signed(artifacts=[making.artifact_fields(sha256=digest)])
+    assert accepted(making.facts(published, target=making.target(published, sha256=digest))).artifact.sha256 == digest
+
+
 def with_policy(**changes: object) -> products.Policy:
     """The default policy, changed."""
     return products.Policy()._replace(**changes)  # type: ignore[arg-type]
@@ -216,6 +223,11 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
         "wrong-kind",
         making.facts(signed(artifacts=[making.artifact_fields(variant="rockchip")])),
         "the artifact toy_1.1.0_linux_amd64 is of kind binary, variant rockchip; the slots of toy take binary",
+    ),
+    (
+        "wrong-kind",
+        making.facts(GOOD, kind="tar.gz", variant="rockchip"),
+        "the artifact toy_1.1.0_linux_amd64 is of kind binary; the slots of toy take tar.gz, variant rockchip",
     ),
     (
         "artifact-too-large",

@@ -118,6 +118,7 @@ def test_a_field_may_be_left_out_where_the_format_says_so() -> None:
     assert "b" not in found
     assert found.optional("b", WORD, "a word") is None
     assert found.path("a") == "a"
+    assert fields.Fields({"a": 1, "b": "x"}, "", ("a",), ("b",)).optional("b", WORD, "a word") == "x"
 
 
 def test_a_json_value_is_read_or_its_error_names_what_it_is() -> None:

@@ -121,14 +121,14 @@ def test_C10_a_slot_that_holds_the_release_is_asked_the_same() -> None:
     """What a verified manifest is refused for, the record of a slot is refused for, with the same code and sentence."""
     known = asked("1.1.0", "1.0.0", channel="beta", floor=5, strict_sequence=True, allowed_channels=("stable", "beta"))
     for offer, code in (
-        (facts.Offer(6, "edge"), "channel-not-allowed"),
-        (facts.Offer(6, "stable"), "wrong-channel"),
-        (facts.Offer(5, "beta"), "sequence-not-newer"),
+        (checks.Offer(6, "edge"), "channel-not-allowed"),
+        (checks.Offer(6, "stable"), "wrong-channel"),
+        (checks.Offer(5, "beta"), "sequence-not-newer"),
     ):
         found = checks.check_offer(known, offer)
         assert found is not None
         assert found.code == code
-    assert checks.check_offer(known, facts.Offer(6, "beta")) is None
+    assert checks.check_offer(known, checks.Offer(6, "beta")) is None
 
 
 numbers = st.integers(0, 4)

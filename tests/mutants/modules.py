@@ -13,6 +13,6 @@ MODULES: Dict[str, Tuple[str, ...]] = {
     "manifest": ("test_manifest.py",),
     "settle": ("test_settle.py",),
     "signatures": ("test_signatures.py", "test_documents.py"),
-    "checks": ("test_checks.py",),
+    "checks": ("test_checks.py", "test_policy.py"),
     "policy": ("test_policy.py", "test_checks.py"),
 }

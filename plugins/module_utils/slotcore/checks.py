@@ -23,10 +23,8 @@ from . import trust_record as trusts
 
 Facts = known.Facts
 Offer = known.Offer
-MAX_ARTIFACT = known.MAX_ARTIFACT
 MAX_TARGET = target.MAX_BYTES
 Target = target.Target
-Artifact = manifest.Artifact
 parse_target = target.parse
 artifact_name = target.artifact_name
 
@@ -37,9 +35,9 @@ class Verified(NamedTuple):
     """A release that this host takes, the file of it that it runs, the pins that signed, and the permit that it needs."""
 
     manifest: manifest.Manifest
-    artifact: Artifact
+    artifact: manifest.Artifact
     signers: Tuple[str, ...]
-    permit: Optional[trusts.Allowed] = None
+    permit: Optional[trusts.Allowed]
 
 
 class TargetCheck(NamedTuple):
