@@ -63,6 +63,9 @@ options:
       directory:
         description: Where the release lies on the controller, if it does.
         type: str
+      min_from:
+        description: The oldest version that the release takes over from, if it says.
+        type: str
   delivery:
     description:
       - Whether the controller copies the program to the host or the host downloads it.
