@@ -188,6 +188,7 @@ def test_i3_a_broken_record_refuses_updates_and_the_daemon_runs_on(
     node.sh(f"cp -a {nodes.SLOTS} {nodes.BOX}/saved; rm {nodes.SLOTS}/*.copy; {RECORDS[what]}")
     node.sh(f"systemctl restart {nodes.UNIT}")
     node.waits(lambda: node.running() == "1.1.0", 10, "the daemon runs")
+    node.waits(lambda: node.slotward("settle").exit == 0, 10, "what is broken is set aside")
     before = node.sh(LOOK), node.unit()
     for answer in (node.begin(v120), node.slotward("update", "--clear-failed"), node.slotward("setup")):
         assert (answer.exit, answer.code) == (5, "record-broken"), answer
