@@ -311,6 +311,10 @@ def test_update_restores_on_its_way_and_says_nothing_is_broken(place: Place, cap
     place.write(recording.UPDATE, b"torn")
     shown = called(place, capfd)
     assert (shown["code"] != "record-broken", shown["broken"], shown["floor"]) == (True, None, 7)
+    (aside,) = place.aside(recording.UPDATE)
+    assert [(one["what"], aside in one["text"]) for one in shown["warnings"]] == [("set-aside", True)]
+    (place.slots / aside).unlink()
+    assert called(place, capfd)["warnings"] == []
     lose(place, recording.UPDATE)
     shown = called(place, capfd)
     assert shown["code"] == "record-broken"

@@ -169,6 +169,16 @@ def test_P4_a_broken_record_says_what_of_its_copy(copy: Optional[bytes], why: st
     assert f"broken: /slots/update.json: it is torn (its copy: {said}); updates are refused" in lines(torn)
 
 
+def test_P4_a_record_that_was_set_aside_is_told_for_as_long_as_it_is_kept() -> None:
+    """That a copy had to be used is a sign of a failing disk: it does not pass unseen because all is well again."""
+    kept = IDLE._replace(aside=("update.json.broken-7",))
+    (warned,) = answer(state(), IN_TIME, kept)["warnings"]
+    assert (warned["level"], warned["what"], warned["days"]) == ("warning", "set-aside", 0)
+    assert "set aside as update.json.broken-7" in warned["text"]
+    assert lines(state(), kept)[-1] == f"warning: {warned['text']}"
+    assert answer(state(), IN_TIME, IDLE)["warnings"] == []
+
+
 def test_H6_a_rollback_after_which_nothing_runs_is_another_state() -> None:
     """`rolled-back` and `rollback-failed` differ by whether the good version runs."""
     found = state(update=records.Update(1, 0, (FAILURE,), LAST))

@@ -16,7 +16,7 @@ Found = Tuple[str, str, str, str]
 
 def findings(answer: Answer, config_path: str) -> List[Found]:
     """What an answer of `update` says about trust."""
-    return [*_pins(answer, config_path), *_expiry(answer), *_withdrawn(answer)]
+    return [*_pins(answer, config_path), *_expiry(answer), *_withdrawn(answer), *_set_aside(answer)]
 
 
 def _pins(answer: Answer, config_path: str) -> List[Found]:
@@ -50,6 +50,11 @@ def _expiry(answer: Answer) -> List[Found]:
         if one["what"] in _RENEW
     ]
     return found or [("expiry", "ok", "neither keys nor manifest expire within 90 days", "")]
+
+
+def _set_aside(answer: Answer) -> List[Found]:
+    run = "slotward audit, then remove the file"
+    return [("set aside", "warn", one["text"], run) for one in answer["warnings"] if one["what"] == "set-aside"]
 
 
 def _withdrawn(answer: Answer) -> List[Found]:

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+from slotcore import product as products
 from slotcore import records, settle, status
 from slotward import asking, audit_tail, build_info, host, lock, own
 
 REPAIR = "slotward update --repair"
+MARK = ".broken-"
 
 
 def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str, int]:
@@ -20,6 +23,18 @@ def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str,
     return build_info.VERSION, build_info.SEQUENCE
 
 
+def _aside(product: products.Product) -> Tuple[str, ...]:
+    """What was set aside; most hosts have nothing, and pay for no more than the look."""
+    try:
+        if not any(MARK in name for name in os.listdir(product.slots_dir)):
+            return ()
+    except OSError:
+        return ()
+    from slotward import broken
+
+    return tuple(name.rstrip("/") for name in broken.aside(product))
+
+
 def look(setup: own.Setup, state: settle.State, question: Optional[asking.Question] = None) -> Dict[str, Any]:
     """The answer of `update --json` for a state just read; systemd is asked now, unless the question was put earlier."""
     product = setup.product
@@ -27,7 +42,14 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
     audit = audit_tail.head(product.slots_dir)  # while systemd is at work on its answer
     unit = status.unit_of((question or asking.Question(product.unit)).answer())
     seen = status.Host(
-        version, sequence, unit, lock.holder(product), setup.problems, int(time.time()), host.machine_id()
+        version,
+        sequence,
+        unit,
+        lock.holder(product),
+        setup.problems,
+        int(time.time()),
+        host.machine_id(),
+        _aside(product),
     )
     answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit)
     if answer["broken"] is not None:

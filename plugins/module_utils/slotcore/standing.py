@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from . import product as products
 from . import settle as settles
@@ -58,6 +58,12 @@ def warnings(trusted: InForce, state: settles.State, version: str, now_s: int) -
         expiry.of_manifest(version, expires_at, now_s) if expires_at else None,
     )
     return [warned._asdict() for warned in found if warned is not None]
+
+
+def kept(aside: Sequence[str]) -> List[Dict[str, Any]]:
+    """The warnings about damaged records that were set aside: a copy had to be used, or nothing could be."""
+    text = "a damaged record was set aside as %s: the audit log says why; remove the file when that is looked into"
+    return [{"level": "warning", "what": "set-aside", "text": text % name, "days": 0} for name in aside]
 
 
 def of_key_set(answer: Dict[str, Any]) -> str:

@@ -83,6 +83,8 @@ class Host(NamedTuple):
     now_s: int = 0
     """The wall clock, for nothing but warnings: 0 gives none."""
     machine_id: str = ""
+    aside: Tuple[str, ...] = ()
+    """Names of damaged records that were set aside and are still kept."""
 
 
 def floor_of(product: products.Product, state: settles.State) -> int:
@@ -157,7 +159,7 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
         "pins": len(trusted.pins),
         "threshold": trusted.threshold,
         "trust": standing.as_json(trusted, state, host.version, host.sequence, host.machine_id),
-        "warnings": standing.warnings(trusted, state, host.version, host.now_s),
+        "warnings": standing.warnings(trusted, state, host.version, host.now_s) + standing.kept(host.aside),
         "policy": dict(product.policy._asdict(), allowed_channels=list(product.policy.allowed_channels)),
         "slots": _slots_as_json(state),
         "trial": trial_as_json(product, state, trial, clock) if trial is not None else None,
