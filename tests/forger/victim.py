@@ -7,11 +7,13 @@ else is the machine's. It stages (``upgrade --stage-only``) and never switches, 
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,6 +63,7 @@ class Answer(NamedTuple):
 def program() -> str:
     """A real build of the agent, made once."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="slotward-forger-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     words = [
         sys.executable,
         str(ROOT / "agent" / "build.py"),
