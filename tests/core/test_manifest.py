@@ -11,7 +11,7 @@ from core import making
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotcore import canonical, keys, manifest
+from slotcore import canonical, config, keys, manifest, trial
 
 
 def bad(**changes: object) -> str:
@@ -91,6 +91,7 @@ def test_missing_and_unknown_fields_are_told_together() -> None:
         ("version", "1.1", "version must be a semantic version such as 1.4.0, not '1.1'"),
         ("version", 11, "version must be a string, not 11"),
         ("sequence", 0, "sequence must be a positive integer, not 0"),
+        ("sequence", 10**15, "sequence must be at most 999999999999999, not 1000000000000000"),
         ("sequence", -5, "sequence must be a positive integer, not -5"),
         ("sequence", True, "sequence must be a positive integer, not True"),
         ("issuedAt", 5, "issuedAt must be a string, not 5"),
@@ -312,6 +313,30 @@ def test_a_published_form_over_two_mebibytes_is_refused() -> None:
     large = making.body(artifacts=[making.artifact_fields(name="n%d" % number) for number in range(7500)])
     assert 900_000 < len(large) <= manifest.MAX_BODY
     assert manifest.parse_published(making.published(large)).body == large
+
+
+def test_every_sequence_that_is_taken_fits_a_trial_record() -> None:
+    """A release whose trial could not be recorded would go back however well it ran."""
+    for sequence, fits in ((manifest.MAX_SEQUENCE, True), (manifest.MAX_SEQUENCE + 1, False)):
+        record = trial.Trial(
+            "0" * 16,
+            "toy",
+            "1.0.0",
+            "1.1.0",
+            "a",
+            "b",
+            sequence,
+            "0" * 8 + "-0000" * 3 + "-" + "0" * 12,
+            60,
+            9,
+            3,
+            "-",
+            "a" * 64,
+            "b" * 64,
+        )
+        assert (trial.parse_trial(trial.render_trial(record)) is not None) is fits
+    assert manifest.parse_body(making.body(sequence=manifest.MAX_SEQUENCE))[0].sequence == manifest.MAX_SEQUENCE
+    assert config.MAX_SEQUENCE == manifest.MAX_SEQUENCE
 
 
 @pytest.mark.parametrize(

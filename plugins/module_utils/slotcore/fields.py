@@ -54,11 +54,13 @@ class Fields:
             raise self.bad(name, "a string")
         return value
 
-    def integer(self, name: str) -> int:
-        """A positive integer."""
+    def integer(self, name: str, most: int = canonical.MAX_INT) -> int:
+        """A positive integer, at most `most`."""
         value = self._values[name]
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise self.bad(name, "a positive integer")
+        if value > most:
+            raise self.bad(name, "at most %d" % most)
         return value
 
     def flag(self, name: str) -> bool:

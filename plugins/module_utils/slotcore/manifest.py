@@ -24,6 +24,7 @@ MAX_BODY = 1 << 20
 MAX_PUBLISHED = 2 << 20
 MAX_KEYS = 16
 MAX_SIGNATURES = 16
+MAX_SEQUENCE = 999_999_999_999_999  # 15 digits: what the trial record, which sh reads too, can hold
 DEFAULT_CHANNEL = "stable"
 
 BODY_FIELDS = ("artifacts", "expiresAt", "issuedAt", "keys", "product", "sequence", "spec", "type", "version")
@@ -125,7 +126,7 @@ def parse_body(data: bytes) -> Tuple[Manifest, object]:
     body = Manifest(
         product=product(found),
         version=found.version("version"),
-        sequence=found.integer("sequence"),
+        sequence=found.integer("sequence", MAX_SEQUENCE),
         issued_at=found.time("issuedAt"),
         expires_at=found.time("expiresAt"),
         keys=listed_keys(found),
