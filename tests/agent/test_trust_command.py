@@ -13,9 +13,10 @@ from typing import Any, Callable, Dict, List, NamedTuple
 import pytest
 from support import signing
 
-from slotcore import audit, codes, recording, records
+from slotcore import audit, codes, ops, plans, recording, records
 from slotcore import trust_record as trusts
-from slotward import audit_file, cli
+from slotward import audit_file, cli, own
+from slotward.host import read_state
 
 PROGRAM = "import sys; from slotward import cli; sys.exit(cli.main(sys.argv[1:]))"
 OLD = [signing.key() for _number in range(3)]
@@ -400,6 +401,31 @@ def test_without_any_pins_nobody_can_say_whom_to_trust(host: Host) -> None:
     """As the refusal of a release has it."""
     (host.top / "config.toml").write_text(f'[update]\nslots_dir = "{host.slots}"\nentrypoint = "{host.top}/probe"\n')
     assert host.refused(FIRST).json["code"] == codes.NO_PINS
+
+
+def test_a_host_may_be_told_before_anything_is_installed(host: Host) -> None:
+    """The record is demanded from then on, whatever comes into the slots; lost, it is missed there too."""
+    for name in ("current", "good", "a", "b", "slots.json", "update.json", "slots.json.copy", "update.json.copy"):
+        (host.slots / name).unlink()
+    host.applied(FIRST)
+    assert host.run("update").json["trust"]["sequence"] == 1
+    product = own.load(str(host.top / "config.toml")).product
+    record = records.SlotRecord("1.0.0", 1, "0" * 64, 3)
+    adopted = plans.plan_adopt(product, read_state(product), record, plans.ENTRYPOINT)
+    written = [op.data for op in adopted if isinstance(op, ops.Write) and op.path.endswith("update.json.tmp")]
+    assert [records.parse_update(data, "x").trust for data in written] == [1]
+    for name in ("trust.json", "trust.json.copy"):
+        (host.slots / name).unlink()
+    assert host.run("update").json["code"] == codes.RECORD_BROKEN
+
+
+def test_N16_the_clock_of_whoever_asks_counts_where_it_is_later(host: Host) -> None:
+    """`--server-time`, as for an upgrade: it can only make the check stricter."""
+    (host.top / "doc.json").write_bytes(FIRST)
+    ran = host.run("trust", "apply", "doc.json", "--server-time", "2099-01-01T00:00:00Z")
+    assert ran.json["code"] == codes.EXPIRED
+    ran = host.run("trust", "apply", "--server-time", "1999-01-01T00:00:00Z", "doc.json")
+    assert ran.json["changed"], ran
 
 
 def test_a_cut_between_the_two_records_is_caught_up_with_by_the_next_command(host: Host) -> None:

@@ -270,3 +270,16 @@ def test_permits_that_are_not_for_this(at_120: nodes.Node, v110: releases.Releas
     assert node.slotward("trust").json["permits"] == []
     begun = downgrade(node, v110, permit())
     assert node.confirm(str(begun.json["trial"]["id"])).json["floor"] == 2
+
+
+def test_setup_installs_by_the_keys_in_force(
+    node: nodes.Node, newer: releases.Workshop, v100: releases.Release
+) -> None:
+    """A host whose program was damaged is mended by a release of today's signers, and not by one of those before."""
+    rotated(node, newer)
+    node.sh(f"systemctl stop {nodes.UNIT}; rm {nodes.SLOTS}/a; echo broken >{nodes.SLOTS}/a; chmod 755 {nodes.SLOTS}/a")
+    program, manifest = node.put(v100.artifact, 0o755), node.put(v100.manifest, name="old.manifest.json")
+    assert refused(node.command([program, "setup", "--manifest", manifest])) == "too-few-signatures"
+    node.setup(newer.release("1.0.0", 1))
+    node.enable()
+    node.waits(lambda: node.running() == "1.0.0", 15, "the daemon runs")
