@@ -11,7 +11,6 @@ PLACES = (
     "/opt/slotward /usr/local/lib/slotward /usr/local/bin/slotward /var/lib/slotward /etc/systemd/system/slotward* "
     "/run/slotward"
 )
-TRIAL = ("trial", "trial.log", "back")
 
 
 def listing(node: nodes.Node) -> list[str]:
@@ -24,8 +23,10 @@ def as_umask(node: nodes.Node, umask: str, *argv: str) -> nodes.Answer:
     return node.command(["sh", "-c", f'umask {umask}; exec "$@"', "sh", *argv])
 
 
-def path_of(node: nodes.Node, umask: str, v100: releases.Release, v110: releases.Release) -> list[list[str]]:
-    """Setup, staging, a trial and its confirmation under one umask; the listing after each."""
+def path_of(
+    node: nodes.Node, umask: str, v100: releases.Release, v110: releases.Release, v120: releases.Release
+) -> list[list[str]]:
+    """Setup, staging, a trial, its confirmation and another one taken back, under one umask; the listing after each."""
     node.wipe()
     node.configure()
     seen = []
@@ -42,8 +43,22 @@ def path_of(node: nodes.Node, umask: str, v100: releases.Release, v110: releases
     seen.append(listing(node))
     done = as_umask(node, umask, "slotward", "confirm", "--id", str(begun.json["trial"]["id"]), "--wait", "15")
     assert done.exit == 0, done
-    for words in (("update",), ("update", "--clear-failed"), ("settle",), ("audit", "--verify"), ("cancel",)):
-        assert as_umask(node, umask, "slotward", *words).exit == 0
+    next_one = ("--target", node.target(v120), "--src", node.put(v120.artifact))
+    assert as_umask(node, umask, "slotward", "prepare", *next_one).exit == 0
+    assert as_umask(node, umask, "slotward", "upgrade", *next_one, "--no-wait").json["state"] == "trial"
+    assert as_umask(node, umask, "slotward", "rollback").json["state"] == "rolled-back"
+    seen.append(listing(node))
+    for words in (
+        "update",
+        "update --clear-failed",
+        "update --repair",
+        "settle",
+        "audit --verify",
+        "trust",
+        "cancel",
+        "doctor",
+    ):
+        assert as_umask(node, umask, "slotward", *words.split()).exit == 0, words
     assert as_umask(node, umask, "slotward", "setup").json["changed"] is False
     seen.append(listing(node))
     return seen
@@ -51,15 +66,17 @@ def path_of(node: nodes.Node, umask: str, v100: releases.Release, v110: releases
 
 @pytest.mark.hosts
 def test_D13_modes_are_the_same_under_any_umask(
-    node: nodes.Node, v100: releases.Release, v110: releases.Release
+    node: nodes.Node, v100: releases.Release, v110: releases.Release, v120: releases.Release
 ) -> None:
     """Directories that others must enter are 0755, programs 0755, records 0644, what is private stays so."""
-    usual = path_of(node, "0022", v100, v110)
+    usual = path_of(node, "0022", v100, v110, v120)
     for name in ("/opt/slotward", "/opt/slotward/slotward", "/usr/local/lib/slotward/guard.d"):
         assert f"755 root root {name}" in usual[0]
     assert "700 root root /var/lib/slotward" in usual[0]
-    assert any(line.startswith("600 root root /var/lib/slotward/staging/") for line in usual[1]) or any(
-        "/var/lib/slotward/staging/slotward-1.1.0" in line for line in usual[1]
-    )
+    staged = [line for line in usual[1] if "/staging" in line]
+    assert staged == [
+        "700 root root /var/lib/slotward/staging",
+        "755 root root /var/lib/slotward/staging/slotward-1.1.0",
+    ]
     for umask in ("0077", "0027", "0000"):
-        assert path_of(node, umask, v100, v110) == usual, umask
+        assert path_of(node, umask, v100, v110, v120) == usual, umask
