@@ -98,7 +98,10 @@ class ActionModule(remote.RemoteAction):
 
     def _one(self, target: Dict[str, Any], platform: str, trial_id: Optional[str] = None) -> Dict[str, Any]:
         """One release: what would be done, staged, or switched to and seen through."""
-        word = json.dumps(ansible_glue.word_for(target, platform))
+        told = ansible_glue.word_for(target, platform)
+        if self._params["push"]:
+            told = dict(told, url="")  # what is pushed is looked for at no address, not even by prepare
+        word = json.dumps(told)
         permit = ["--permit", self.push(self._params["permit"], "permit.json")] if self._params["permit"] else []
         if self._task.check_mode:
             return self._planned(target, word, permit)

@@ -266,10 +266,12 @@ def test_pushing_copies_only_what_the_host_needs(stage: Any, say: Any, release: 
     )
     no = stage.host("no", prepare=[[3, say.answer("refused", "no-pins", message="no release keys are pinned")]])
     args = {"release": str(made.directory), "push": True, "stage_only": True, "executable": "{{ agent_path }}"}
+    args["url"] = "https://releases.invalid/1.1.0"
     task = {"name": "Upgrade", "slotward.fleet.upgrade": args}
     played = stage.play([{"hosts": "all", "gather_facts": False, "tasks": [task]}])
     words = needs.commands()[-1]
     assert words[words.index("--src") + 1].endswith("/slotward_1.1.0_linux_amd64")
+    assert [json.loads(call["stdin"])["url"] for call in needs.calls()] == ["", ""]  # nothing is looked for there
     assert "--src" not in has.commands()[-1]
     assert played.of("no", "Upgrade")["code"] == "no-pins"
     assert len(no.commands()) == 1
