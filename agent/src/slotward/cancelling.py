@@ -3,6 +3,7 @@
 
 Rules:
 - Before the switch, SIGTERM and SIGINT end the work as an error does: files are closed, the lock is free, the part stays.
+- An error that is raised while Python clears away an object is lost, so it is raised again each second until the work ends.
 - What must not be left half done runs to its end first. From the first step of the switch on it is too late.
 """
 
@@ -16,11 +17,13 @@ from typing import Iterator, List, Optional
 
 from slotcore import codes
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
+AGAIN_S = 1.0
 SAID = "cancelled before the switch: what runs here is what ran before; what was downloaded stays, and the next try goes on from it"
 
 
 def _cancel(_number: int, _frame: Optional[FrameType]) -> None:
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_S)
     raise codes.Retryable(codes.CANCELLED, SAID)
 
 
@@ -31,6 +34,7 @@ def possible() -> Iterator[None]:
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in old:
             signal.signal(number, handler)
 
