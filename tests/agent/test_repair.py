@@ -131,6 +131,22 @@ def test_P5_a_slot_that_was_cut_short_loses_its_record_and_what_starts_is_named(
     ]
 
 
+def test_I6_records_of_another_host_are_believed_only_as_far_as_their_digests_fit(place: Place) -> None:
+    """Whole records carry no host's name: bytes that they do not name are said to be other ones, and a repair drops the words."""
+    installed(place)
+    other = {slot: entry._replace(sha256="f" * 64, version="9.9.9") for slot, entry in (("a", OLD), ("b", NEW))}
+    data = records.render_slots(other)
+    place.write(recording.SLOTS, data)
+    place.write(recording.SLOTS + recording.COPY, recording.sealed(data))
+    state = place.state()
+    assert state.broken is None
+    assert host.damage(place.product, state) == "slot a holds other bytes than were verified for 9.9.9"
+    answer = run(place)
+    assert (answer.exit, place.state().slots) == (0, {"a": OLD}), (
+        "what starts is known by the log; b proves itself anew"
+    )
+
+
 @pytest.mark.parametrize("name", ["trial.revert", "trial.confirm"])
 def test_S1_a_claim_that_waited_for_the_record_is_finished(name: str, place: Place) -> None:
     """Both ends: the repair writes the floor, and the same command ends the trial by what its claim says."""
