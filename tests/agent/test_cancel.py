@@ -94,7 +94,7 @@ def test_a_signal_in_a_download_leaves_the_part_and_a_free_lock(
     product = products.Product("slotward", "slotward.service", "/nowhere", str(slots))
     with upgrade(slots, server.url) as child:
         child.send_signal(number)
-        said, _nothing = child.communicate(timeout=10)
+        said, _nothing = child.communicate(timeout=30)
     assert (child.returncode, said) == (4, "cancelled\n")
     assert lock.holder(product) is None
     part = slots.parent / "staging" / "slotward-1.1.0.part"
@@ -111,7 +111,7 @@ def test_cancel_ends_the_upgrade_and_says_so(slots: pathlib.Path, serving: Calla
     """And a second time there is nothing to cancel (I9)."""
     with upgrade(slots, serving(stall(1000)).url) as child:
         done = cancel(slots)
-        assert child.wait(10) == 4
+        assert child.wait(30) == 4
     assert (done.exit, done.json["changed"], done.json["code"]) == (0, True, "ok")
     assert done.lines[0].startswith("cancelled: upgrade to 1.1.0 of slotward; what was downloaded stays")
     again = cancel(slots)
@@ -142,7 +142,7 @@ def test_cancel_says_when_the_process_does_not_end(
             cancel(slots)
         assert "has not ended within 0.3 s" in caught.value.text
         child.send_signal(signal.SIGCONT)
-        assert child.wait(10) == 4
+        assert child.wait(30) == 4
 
 
 def ask() -> None:
@@ -244,4 +244,4 @@ def test_a_wait_for_a_server_is_ended_too(serving: Callable[..., Server], tmp_pa
     finally:
         timer.cancel()
     assert caught.value.code == codes.CANCELLED
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 14

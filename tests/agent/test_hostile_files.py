@@ -52,7 +52,7 @@ from slotward import (
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes devices and gives files to another user")
 
 AGENT = pathlib.Path(__file__).resolve().parents[2] / "agent" / "src" / "slotward"
-SECONDS = 5.0
+SECONDS = 20.0
 CONTENT = b"#!/bin/sh\nexit 0\n"
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 CONFIG = b'log_level = "debug"\n'
@@ -662,7 +662,7 @@ def test_an_answer_that_never_ends_is_left_in_time(place: pathlib.Path) -> None:
     with serving(place / "socket", [b"{"] * 200, pause=0.05), bounded():
         begun = time.monotonic()
         assert process.ask_status(str(place / "socket"), 0.3) == (None, None)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 8
 
 
 @contextlib.contextmanager

@@ -100,7 +100,7 @@ def test_N15_whatever_one_place_answers_the_next_is_asked(serving: Serve, part: 
     begun = time.monotonic()
     get(part, first.url, second.url)
     assert (len(first.requests), len(second.requests)) == (1, 1)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 25
 
 
 def test_N2_a_place_that_is_not_there_is_not_fatal(serving: Serve, part: pathlib.Path) -> None:
@@ -143,7 +143,7 @@ def test_retry_after_holds_for_its_place_alone(serving: Serve, part: pathlib.Pat
     begun = time.monotonic()
     get(part, tired.url, busy.url)
     assert (len(tired.requests), len(busy.requests)) == (1, 3)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 25
 
 
 def test_a_host_waits_when_every_place_asks_it_to(serving: Serve, part: pathlib.Path) -> None:
@@ -151,7 +151,7 @@ def test_a_host_waits_when_every_place_asks_it_to(serving: Serve, part: pathlib.
     one, two = (serving(answer(503, {"Retry-After": seconds}), whole()) for seconds in ("100", "1"))
     begun = time.monotonic()
     get(part, one.url, two.url)
-    assert 1.0 <= time.monotonic() - begun < 10
+    assert 1.0 <= time.monotonic() - begun < 60
     assert (len(one.requests), len(two.requests)) == (1, 2)
 
 
@@ -199,7 +199,7 @@ def test_the_time_is_one_budget_over_all_places(serving: Serve, part: pathlib.Pa
     urls = [serving(silent).url for _number in range(3)]
     begun = time.monotonic()
     text = ends(codes.Retryable, part, *urls, budget_s=1.0, idle_timeout_s=30.0)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 25
     assert "(no success in 1 s)" in text
 
 
