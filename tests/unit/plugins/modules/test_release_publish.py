@@ -223,7 +223,7 @@ def served(base: pathlib.Path) -> Iterator[str]:
     def handler(*args: Any) -> Quiet:
         return Quiet(*args, directory=str(base))
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)  # type: ignore[arg-type]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield "http://127.0.0.1:%d" % server.server_address[1]
