@@ -9,14 +9,12 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, Dict, List, Optional, Sequence
 
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, semver
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import catalogue, codes
 from ansible_collections.slotward.fleet.plugins.plugin_utils import releases
 
-CATALOGUE = "releases.json"
 WITHDRAWN = "withdrawn.json"
 MAX_STONES = 32
 
@@ -70,11 +68,8 @@ def _beside(release: releases.Release, allow_http: bool, ca_file: Optional[str])
             and not os.path.exists(os.path.join(place, WITHDRAWN))
         ]
     try:
-        listed = json.loads(releases.fetch("%s/%s" % (base, CATALOGUE), allow_http, ca_file).decode("utf-8"))[
-            "releases"
-        ]
-        lower = [one for one in listed if int(one["sequence"]) < release.manifest.sequence and not one.get("withdrawn")]
-        names = [str(one["version"]) for one in lower if semver.is_version(str(one["version"]))]
-    except (codes.Refused, codes.Retryable, ValueError, KeyError, TypeError, RecursionError):
+        listed = catalogue.parse(releases.fetch("%s/%s" % (base, catalogue.NAME), allow_http, ca_file)).releases
+    except (codes.Refused, codes.Retryable, catalogue.BadCatalogue):
         return []
+    names = [one.version for one in listed if one.sequence < release.manifest.sequence and not one.withdrawn]
     return ["%s/%s" % (base, version) for version in names[:MAX_STONES]]

@@ -9,7 +9,7 @@ import importlib
 import json
 import pathlib
 import threading
-from typing import Any, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
 
@@ -56,6 +56,13 @@ def base(release: Any) -> pathlib.Path:
     return made.parent
 
 
+def claim(version: str, sequence: int, withdrawn: bool) -> Dict[str, Any]:
+    """What a catalogue says of a release."""
+    times = {"issuedAt": "2026-01-01T00:00:00Z", "expiresAt": "2027-01-01T00:00:00Z"}
+    more = {"channel": "stable", "manifestSha256": "0" * 64, "withdrawn": withdrawn}
+    return {"version": version, "sequence": sequence, **times, **more}
+
+
 def versions(found: List[Any]) -> List[str]:
     """Of releases."""
     return [one.manifest.version for one in found]
@@ -97,17 +104,17 @@ def test_behind_a_url_the_catalogue_says_where_to_look(
         return versions(stones.find(release, keys.pins, 2, allow_http=True))
 
     assert found() == []
-    listed = [
-        {"version": "1.4.0", "sequence": 4},
-        {"version": "1.2.0", "sequence": 1},
-        {"version": "1.0.0", "sequence": 1, "withdrawn": True},
-        {"version": "../../etc", "sequence": 1},
-        {"version": "1.1.7", "sequence": 1},
-    ]
+    claims = (("1.4.0", 6, False), ("1.3.9", 5, False), ("1.2.0", 2, False), ("1.1.7", 1, False))
+    listed = [claim(*one) for one in claims]
     catalogue = base / "releases.json"
-    catalogue.write_text(json.dumps({"spec": 1, "releases": listed}))
+    catalogue.write_text(json.dumps({"spec": 1, "product": "slotward", "releases": listed}))
     assert found() == ["1.2.0"]
-    for rubbish in ("", "[]", "{}", '{"releases": [1]}', '{"releases": [{"sequence": "x"}]}', "[" * 5000):
+    listed[2]["withdrawn"] = True
+    catalogue.write_text(json.dumps({"spec": 1, "product": "slotward", "releases": listed}))
+    assert found() == []
+    listed[2].update(withdrawn=False, version="../../etc")
+    twisted = json.dumps({"spec": 1, "product": "slotward", "releases": listed})
+    for rubbish in ("", "[]", "{}", '{"releases": [1]}', twisted, "[" * 5000):
         catalogue.write_text(rubbish)
         assert found() == []
 
