@@ -86,6 +86,7 @@ def test_the_head_that_update_tells_is_the_chain_s(product: products.Product) ->
         noted(product, 2)
         head = held(product).head
         assert audit_tail.head(product.slots_dir) == {"n": head.number, "hash": head.hash}
+    head = held(product).head
     with log_of(product).open("ab") as file:
         file.write(b'{"at":1')
     assert audit_tail.head(product.slots_dir) == {"n": head.number, "hash": head.hash}

@@ -21,7 +21,7 @@ from support.web import CONTENT, SHA256, Act, Server, answer, serve, silent, sta
 from slotcore import codes
 from slotcore import config as configs
 from slotcore import target as targets
-from slotward import download, download_sources, fetch, own, reach
+from slotward import download, download_sources, fetch, gate, own, reach
 
 QUICK = download.Transport(
     allow_http=True, connect_timeout_s=10.0, idle_timeout_s=10.0, budget_s=60.0, attempts=3, first_wait_s=0.01
@@ -230,7 +230,8 @@ def test_a_stalled_place_is_left_for_another(serving: Serve, part: pathlib.Path)
 def test_the_choice_of_places_always_ends(answers: List[str], data: st.DataObject) -> None:
     """Whatever places answer: each round asks in order, and after finitely many there is an end or a file."""
     places = download_sources.Sources(["http://h%d/x" % number for number in range(len(answers))], 3)
-    now, asked = 0.0, []
+    now = 0.0
+    asked: List[int] = []
     for _step in range(200):
         source = places.turn(now)
         try:
@@ -277,7 +278,7 @@ def target(url: str) -> targets.Target:
 def test_mirrors_come_first_and_the_targets_own_address_last() -> None:
     """A site's mirror is what its operator wants used; below it the layout is that of a release directory."""
     setup = setup_of(mirrors="https://one/x/, https://two")
-    name = targets.artifact_name("slotward", "1.1.0", fetch.gate.this_platform())
+    name = targets.artifact_name("slotward", "1.1.0", gate.this_platform())
     wanted = ("https://one/x/slotward/1.1.0/" + name, "https://two/slotward/1.1.0/" + name)
     assert fetch.sources_of(setup, target("https://three/file?signed=1")) == (*wanted, "https://three/file?signed=1")
     assert fetch.sources_of(setup, target("")) == wanted

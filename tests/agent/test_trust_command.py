@@ -100,13 +100,13 @@ class Host:
 
     def refused(self, *documents: bytes) -> Ran:
         """The same, which must be refused and change nothing but the log."""
-        before = self.records()
+        before = self.kept()
         ran = self.apply(*documents)
         assert (ran.status, ran.json["changed"]) == (3, False), ran
-        assert self.records() == before
+        assert self.kept() == before
         return ran
 
-    def records(self) -> Dict[str, bytes]:
+    def kept(self) -> Dict[str, bytes]:
         """The records and their copies, and whatever else lies there but the log and the lock."""
         found = {path.name: path for path in self.slots.iterdir() if path.name not in ("audit.log", "lock")}
         return {name: path.read_bytes() for name, path in found.items()}
@@ -132,7 +132,7 @@ def host(tmp_path: pathlib.Path) -> Host:
 
 def test_without_a_key_set_the_configuration_is_trusted(host: Host) -> None:
     """And nothing is written by looking."""
-    before = host.records()
+    before = host.kept()
     ran = host.run("trust")
     assert ran.status == 0
     assert ran.json["trust"]["source"] == "configuration"
@@ -144,7 +144,7 @@ def test_without_a_key_set_the_configuration_is_trusted(host: Host) -> None:
         None,
     )
     assert ran.json["trust"]["machine_id"] == pathlib.Path("/etc/machine-id").read_text().strip()
-    assert host.records() == before
+    assert host.kept() == before
 
 
 def test_N17_one_document_rotates_the_keys_of_a_host(host: Host) -> None:
@@ -167,14 +167,14 @@ def test_N17_one_document_rotates_the_keys_of_a_host(host: Host) -> None:
 def test_I9_the_same_again_changes_nothing_and_says_so(host: Host) -> None:
     """Neither a record nor the log."""
     host.applied(FIRST, AWAY_BY_NEW)
-    before, events = host.records(), host.events()
+    before, events = host.kept(), host.events()
     ran = host.applied(FIRST, AWAY_BY_NEW)
     assert not ran.json["changed"]
     assert [one["text"] for one in ran.json["applied"]] == [
         "key set 1 is in use already",
         "slotward 1.1.0, sequence 2 is withdrawn already",
     ]
-    assert (host.records(), host.events()) == (before, events)
+    assert (host.kept(), host.events()) == (before, events)
 
 
 AWAY_BY_NEW = signing.withdrawal("1.1.0", 2, NEW[:2])
@@ -227,7 +227,7 @@ def test_a_key_set_that_is_refused_changes_nothing(host: Host, name: str) -> Non
 def test_one_refusal_refuses_all(host: Host) -> None:
     """The good ones in front of it too."""
     host.refused(FIRST, SECOND, FIRST)
-    assert "trust.json" not in host.records()
+    assert "trust.json" not in host.kept()
     assert host.run("trust").json["trust"]["source"] == "configuration"
 
 
@@ -260,11 +260,11 @@ def test_N16_a_host_warns_before_its_keys_expire(host: Host) -> None:
 
 def test_check_says_what_would_change_and_changes_nothing(host: Host) -> None:
     """Not even the log; a refusal is the same."""
-    before = host.records()
+    before = host.kept()
     ran = host.apply(FIRST, SECOND, check=True)
     assert (ran.status, ran.json["changed"], ran.json["trust"]["source"]) == (0, True, "configuration")
     assert host.apply(SECOND, check=True).json["code"] == codes.TOO_FEW_SIGNATURES
-    assert host.records() == before
+    assert host.kept() == before
     assert not (host.slots / "audit.log").exists()
 
 
@@ -299,8 +299,12 @@ def broken_trust(host: Host) -> Dict[str, Callable[[], object]]:
     def put(data: bytes) -> None:
         host.write("trust.json", data)
 
+    def gone() -> None:
+        record.unlink()
+        copy.unlink()
+
     return {
-        "both are gone": lambda: (record.unlink(), copy.unlink()),
+        "both are gone": gone,
         "both are torn": lambda: (record.write_bytes(b'{"spec":1'), copy.write_bytes(b"sha256 ")),
         "both are an older one": lambda: put(older),
         "both are of another spec": lambda: put(older.replace(b'"spec":1', b'"spec":2')),

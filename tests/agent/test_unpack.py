@@ -11,7 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from typing import Callable, Dict, Iterator, List, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 from support import tars
@@ -36,14 +36,20 @@ def _versions(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "app" / "versions"
 
 
-def put(versions: pathlib.Path, data: bytes, version: str = "1.0.0", **other: object) -> None:
-    """Unpack these bytes."""
+def put(
+    versions: pathlib.Path,
+    data: bytes,
+    version: str = "1.0.0",
+    size: Optional[int] = None,
+    sha256: Optional[str] = None,
+) -> None:
+    """Unpack these bytes, which are said to have this size and digest (default: their own)."""
     path = versions.parent.parent / "archive"
     path.write_bytes(data)
-    described = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(), **other}
     source = os.open(path, os.O_RDONLY)
     try:
-        artifact = unpack.Artifact(source, int(str(described["size"])), str(described["sha256"]))
+        said = len(data) if size is None else size
+        artifact = unpack.Artifact(source, said, sha256 or hashlib.sha256(data).hexdigest())
         unpack.unpack(artifact, str(versions), version, "app")
     finally:
         os.close(source)
@@ -62,11 +68,13 @@ def files(directory: pathlib.Path) -> Dict[str, Tuple[int, bytes]]:
     return found
 
 
-def refused(versions: pathlib.Path, data: bytes, **other: object) -> codes.Refused:
+def refused(
+    versions: pathlib.Path, data: bytes, size: Optional[int] = None, sha256: Optional[str] = None
+) -> codes.Refused:
     """The refusal, which leaves nothing behind."""
     before = sorted(os.listdir(versions)) if versions.exists() else []
     with pytest.raises(codes.Refused) as caught:
-        put(versions, data, **other)
+        put(versions, data, size=size, sha256=sha256)
     assert (sorted(os.listdir(versions)) if versions.exists() else []) == before
     return caught.value
 
@@ -335,7 +343,8 @@ def run(path: pathlib.Path, data: bytes, versions: pathlib.Path, cut: int) -> su
     """Unpack in a process of its own, which is killed at a call that changes something."""
     path.write_bytes(data)
     paths = os.pathsep.join(str(ROOT / place) for place in ("plugins/module_utils", "agent/src"))
-    argv = [sys.executable, "-B", "-c", CUT, path, str(len(data)), hashlib.sha256(data).hexdigest(), versions, str(cut)]
+    digest = hashlib.sha256(data).hexdigest()
+    argv = [sys.executable, "-B", "-c", CUT, str(path), str(len(data)), digest, str(versions), str(cut)]
     return subprocess.run(argv, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False)
 
 

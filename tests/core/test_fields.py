@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 import pytest
 
@@ -18,7 +18,7 @@ def one(value: object) -> fields.Fields:
     return fields.Fields({"x": value}, "at", ("x",))
 
 
-READERS = {
+READERS: Dict[str, Callable[[object], object]] = {
     "text": lambda value: one(value).text("x"),
     "integer": lambda value: one(value).integer("x"),
     "flag": lambda value: one(value).flag("x"),

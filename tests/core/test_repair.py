@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 import pytest
 from core.crash import values
@@ -24,7 +24,7 @@ def held(**versions: str) -> Dict[str, proving.Held]:
     return {slot: proving.Held(digest(version), len(BYTES[version])) for slot, version in versions.items()}
 
 
-def broken(*lost: settle.Damage, **changes: object) -> settle.State:
+def broken(*lost: settle.Damage, **changes: Any) -> settle.State:
     """The state of values.state, without what these records held."""
     names = {damage.name for damage in lost}
     kept = values.state(update=records.Update() if "update.json" in names else SOUND)
@@ -38,7 +38,7 @@ def log(confirmed: int = 1, whole: bool = True, **named: str) -> audit_chain.Fac
     return audit_chain.Facts(confirmed, known, whole)
 
 
-def facts(state: settle.State, *sources: proving.Source, **changes: object) -> proving.Facts:
+def facts(state: settle.State, *sources: proving.Source, **changes: Any) -> proving.Facts:
     """Facts of a host with 1.0.0 in a and 1.1.0 in b; a sound record is a source of its own."""
     sound = tuple(
         source
@@ -134,7 +134,7 @@ KEYS = trust_record.Keys(4, 5, 9, ("sha256/" + "A" * 43 + "=",), 1, "0" * 64)
 PERMIT = "0123456789abcdef"
 
 
-def about(event: str, **more: object) -> audit.Event:
+def about(event: str, **more: Any) -> audit.Event:
     """An event of the log."""
     return audit.Event(event, "probe", 7)._replace(**more)
 

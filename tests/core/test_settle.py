@@ -278,7 +278,7 @@ def test_the_guard_allows_a_deadline_the_same_slack() -> None:
 
 def test_what_was_not_found_is_not_there() -> None:
     """A look at an empty directory: no link, no record, nothing broken, and no trust that was lost."""
-    nothing = (
+    nothing: Tuple[object, ...] = (
         None,
         None,
         None,

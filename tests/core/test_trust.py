@@ -33,6 +33,7 @@ def document(
     kind: documents.Kind,
     by: Sequence[keys.PrivateKey],
     listed: Optional[Sequence[keys.PrivateKey]] = None,
+    /,
     **changes: object,
 ) -> bytes:
     """A published document that lists these keys (default: those that sign) and is signed by `by`."""
@@ -296,7 +297,7 @@ def test_what_the_floor_refuses_anyway_makes_room() -> None:
     assert refusal.text.startswith("away.json: 64 releases that this host could still run are withdrawn already")
 
 
-def permit(by: Sequence[keys.PrivateKey] = OLD[:2], **changes: object) -> bytes:
+def permit(by: Sequence[keys.PrivateKey] = OLD[:2], /, **changes: object) -> bytes:
     """A permit for this host."""
     return document(documents.PERMIT, by, **changes)
 

@@ -17,10 +17,9 @@ from __future__ import annotations
 import ast
 from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
 
-import equivalents
 import libcst as cst
-import patterns
 from libcst.metadata import MetadataWrapper, PositionProvider
+from mutants import equivalents, patterns
 from mutmut.mutation.mutators import mutation_operators
 
 MODULE_LEVEL = "<module>"

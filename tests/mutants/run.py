@@ -32,15 +32,16 @@ import traceback
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-import changes
-import equivalents
 import pytest
-import swap
 from _pytest.config import _prepareconfig  # what pytest.main does first
 from _pytest.main import pytest_runtestloop
-from modules import MODULES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from mutants import changes, equivalents, swap
+from mutants.modules import MODULES
+
 SLOTCORE = ROOT / "plugins" / "module_utils" / "slotcore"
 LISTED = pathlib.Path(__file__).with_name("equivalent.toml")
 OUTPUT = ROOT / "build" / "mutants.json"
@@ -137,7 +138,7 @@ class Runner:
 
         def child() -> int:
             importer = Importer(self.module, code)
-            sys.meta_path.insert(0, importer)  # type: ignore[arg-type]
+            sys.meta_path.insert(0, importer)
             end = int(self.config.hook.pytest_cmdline_main(config=self.config))
             return end if importer.loaded else NOT_LOADED
 
@@ -195,7 +196,7 @@ class Runner:
 
     @staticmethod
     def _run_swapped(session: Any, change: swap.Swap) -> int:
-        change.function.__code__ = change.becomes
+        change.put()
         try:
             pytest_runtestloop(session)
         except (session.Failed, session.Interrupted):

@@ -21,6 +21,11 @@ class Swap(NamedTuple):
     was: CodeType
     becomes: CodeType
 
+    def put(self) -> None:
+        """Give the function its new code."""
+        function, _was, becomes = self
+        function.__code__ = becomes
+
 
 def find(module: ModuleType, source: str, changed: str) -> Optional[Swap]:
     """What to put where, or None when the change is not inside of one function."""

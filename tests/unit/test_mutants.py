@@ -111,7 +111,7 @@ def test_a_change_inside_of_a_function_is_swapped_in(was: str, becomes: str) -> 
     module = loaded()
     found = swap.find(module, SOURCE, SOURCE.replace(was, becomes))
     assert found is not None
-    found.function.__code__ = found.becomes
+    found.put()
     if was.startswith("value"):
         assert module.plain(3)
         assert module.TABLE[0](3)

@@ -97,7 +97,7 @@ def _record(files: Dict[str, bytes], name: str, damaged: bool) -> Dict[str, Any]
     sound = json.loads(files[name]) if _is_sound(files.get(name)) else None
     if sound is None and damaged:
         copy = recording.unsealed(files.get(name + recording.COPY, b""))
-        sound = json.loads(copy) if _is_sound(copy) else None
+        sound = json.loads(copy) if copy is not None and _is_sound(copy) else None
     elif name in files:
         assert sound is not None, f"I3: {name} is torn: {files[name]!r}"
     value: Dict[str, Any] = sound or {"floor": 0, "last": None, "failed": [], "slots": {}, "trust": 0}
