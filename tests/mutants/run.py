@@ -30,7 +30,7 @@ import sys
 import time
 import traceback
 from types import CodeType, FrameType, ModuleType
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Generator, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 import pytest
 from _pytest.config import _prepareconfig  # what pytest.main does first
@@ -54,6 +54,7 @@ PRELOADED = (
     "subprocess",
 )
 MEMORY = 2 << 30
+ONE_TEST_S = 5  # of processor time; the slowest of them takes a tenth of that
 PASSED, FAILED, NO_COLLECTION = 0, 1, 2  # pytest's; other ends are a trouble of this program
 NOT_LOADED = 70
 
@@ -102,14 +103,26 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return compile(self._importer.code, self.path, "exec", dont_inherit=True)
 
 
+def _is_property(item: Any) -> bool:
+    return bool(getattr(item.obj, "is_hypothesis_test", False))
+
+
 class Plugin:
-    """Property tests last: the others are quicker to notice something. And the loop is ours where `serve` is set."""
+    """Property tests last: the others are quicker to notice something. Each of those has a limit of its own, so that an
+    endless loop ends soon. And the loop is ours where `serve` is set.
+    """
 
     serve: Optional[Callable[[Any], None]] = None
 
     def pytest_collection_modifyitems(self, items: List[Any]) -> None:
         """Sort by that."""
-        items.sort(key=lambda item: bool(getattr(item.obj, "is_hypothesis_test", False)))
+        items.sort(key=_is_property)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: Any) -> Generator[None, bool, bool]:
+        """Past its processor time, SIGPROF ends this process, which counts as noticed."""
+        signal.setitimer(signal.ITIMER_PROF, 0 if _is_property(item) else ONE_TEST_S)
+        return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: Any) -> Optional[bool]:
@@ -251,23 +264,38 @@ def _waited(child: int, until: float) -> Optional[int]:
         pause = min(0.02, pause * 1.5)
 
 
+def _run(runner: Runner, codes: Sequence[str]) -> Iterator[Tuple[int, bool]]:
+    """The number of each of `codes`, and whether the tests notice it."""
+    done = set()
+    for number, noticed in runner.swapped(codes):
+        done.add(number)
+        yield number, noticed
+    for number in sorted(set(range(len(codes))) - done):
+        yield number, runner.imported(codes[number])
+
+
+def _children_s() -> float:
+    """The processor time of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run_module(
     module: str, listed: Changes, only: Optional[Changes], output: pathlib.Path
 ) -> Tuple[Report, Tuple[str, ...]]:
     """Every mutant of one module; what is wrong with its entries in the list."""
     source = (SLOTCORE / (module + ".py")).read_text(encoding="utf-8")
     runner = Runner(module, source, output)
-    began = time.monotonic()
+    began = _children_s()
     if runner.imported(source):
         raise Trouble("the tests of %s fail without a change:\n%s" % (module, output.read_text()[-2000:]))
-    runner.limit_s = 10 + int(3 * (time.monotonic() - began))
+    runner.limit_s = 10 + int(3 * (_children_s() - began))
     found = [one for one in changes.mutants(module, source) if only is None or one.change in only]
-    noticed: Dict[int, bool] = dict(runner.swapped([mutant.code for mutant in found]))
-    for number, mutant in enumerate(found):
-        if number not in noticed:
-            noticed[number] = runner.imported(mutant.code)
-        if not noticed[number] and mutant.change not in listed:
-            say("%s.py:%d: %s" % (module, mutant.line, mutant.change))
+    noticed: Dict[int, bool] = {}
+    for number, is_noticed in _run(runner, [mutant.code for mutant in found]):
+        noticed[number] = is_noticed
+        if not is_noticed and found[number].change not in listed:
+            say("%s.py:%d: %s" % (module, found[number].line, found[number].change))
     killed = [mutant.change for number, mutant in enumerate(found) if noticed[number]]
     survived = [mutant for number, mutant in enumerate(found) if not noticed[number]]
     reported = [{"line": one.line, **one.change._asdict()} for one in survived if one.change not in listed]
