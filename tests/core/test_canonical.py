@@ -172,6 +172,19 @@ def test_limits_are_taken_in_full() -> None:
     assert canonical.encode(canonical.decode(longest)) == longest
 
 
+def test_too_many_values_are_refused_both_ways() -> None:
+    """65,536 are read and written, one more is neither."""
+    most: List[object] = [0] * (strictjson.MAX_VALUES - 1)
+    data = canonical.encode(most)
+    assert canonical.decode(data) == most
+    with pytest.raises(canonical.NotJson, match=r"^byte 131071: more than 65536 values$"):
+        canonical.parse(b"[0," + data[1:])
+    with pytest.raises(canonical.NotJson, match=r"^\$: 65537 values; at most 65536 are written$"):
+        canonical.encode([*most, 0])
+    with pytest.raises(canonical.NotJson, match="65538 values"):
+        canonical.encode({"a": {"b": tuple(most)}})
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -11,7 +11,6 @@ import pathlib
 import subprocess
 import sys
 import time
-from typing import List
 
 import pytest
 from fuzz import replay, seeds, targets
@@ -19,7 +18,6 @@ from fuzz import replay, seeds, targets
 from slotcore import (
     archive,
     audit_chain,
-    canonical,
     catalogue,
     documents,
     manifest,
@@ -112,19 +110,6 @@ def test_the_worst_that_fits_costs_little() -> None:
     said = run.stdout.splitlines()
     assert len(said) > 12
     assert all(line.endswith(" KiB") for line in said)
-
-
-def test_too_many_values_are_refused_both_ways() -> None:
-    """65,536 are read and written, one more is neither."""
-    most: List[object] = [0] * (strictjson.MAX_VALUES - 1)
-    data = canonical.encode(most)
-    assert canonical.decode(data) == most
-    with pytest.raises(canonical.NotJson, match=r"^byte 131071: more than 65536 values$"):
-        canonical.parse(b"[0," + data[1:])
-    with pytest.raises(canonical.NotJson, match=r"^\$: 65537 values; at most 65536 are written$"):
-        canonical.encode([*most, 0])
-    with pytest.raises(canonical.NotJson, match="65538 values"):
-        canonical.encode({"a": {"b": tuple(most)}})
 
 
 def test_the_largest_manifest_has_few_enough_values() -> None:
