@@ -298,14 +298,14 @@ def use_lock(path: pathlib.Path) -> bool:
     try:
         with lock.held(product, "test"):
             found = (path.parent / "lock").lstat()
-            assert (stat.S_ISREG(found.st_mode), found.st_nlink, stat.S_IMODE(found.st_mode)) == (True, 1, 0o644)
+            assert (stat.S_ISREG(found.st_mode), found.st_nlink, stat.S_IMODE(found.st_mode)) == (True, 1, 0o600)
             return True
     finally:
         os.rename(path.parent / "lock", path)
 
 
 def use_holder(path: pathlib.Path) -> bool:
-    """Who holds the lock, as everybody may ask."""
+    """Who holds the lock, as a command asks."""
     os.rename(path, path.parent / "lock") if os.path.lexists(path) else None
     try:
         return lock.holder(products.Product("slotward", "slotward.service", "/nowhere", str(path.parent))) is not None

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lock of a slots directory: one change at a time, its owner visible, a dead owner's lock free (field case S18)."""
+"""The lock of a slots directory: one change at a time, its owner visible, a dead owner's lock free (field case S18).
+
+- Only root can open the file: whoever may read a file may lock it too, and a lock that anybody can take stops updates.
+- Who looks whether it is taken holds it shared for a moment; that is nobody's change, and is waited for.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,17 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from typing import Iterator, Optional
 
 from slotcore import codes, status
 from slotcore import product as products
 from slotward import host
 
-MODE = 0o644
+MODE = 0o600
+LOOKS = 50
+LOOK_S = 0.02
+UNKNOWN = status.Lock(0, 0, "an unknown change")
 
 
 def _parse(data: bytes) -> Optional[status.Lock]:
@@ -27,7 +35,7 @@ def _parse(data: bytes) -> Optional[status.Lock]:
 
 
 def holder(product: products.Product) -> Optional[status.Lock]:
-    """Who holds the lock now, None when it is free. Needs no privilege beyond reading the file."""
+    """Who holds the lock now; None when it is free, and for others than root, who cannot know."""
     try:
         descriptor = os.open(product.path("lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -38,14 +46,13 @@ def holder(product: products.Product) -> Optional[status.Lock]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _parse(os.read(descriptor, 4096)) or status.Lock(0, 0, "an unknown change")
+            return _parse(os.read(descriptor, 4096)) or UNKNOWN
         return None
     finally:
         os.close(descriptor)
 
 
-def _busy(product: products.Product) -> codes.Retryable:
-    owner = holder(product) or status.Lock(0, 0, "an unknown change")
+def _busy(product: products.Product, owner: status.Lock) -> codes.Retryable:
     return codes.Retryable(
         codes.IN_PROGRESS,
         f"an update of {product.name} is already in progress: {owner.what}, process {owner.pid}, for {owner.age_s} s; "
@@ -64,9 +71,26 @@ def _open(product: products.Product) -> int:
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no plain file of its own: remove it", product.path("lock"))
-    if stat.S_IMODE(found.st_mode) != MODE and found.st_uid == os.geteuid():
-        os.fchmod(descriptor, MODE)  # whatever the umask: who holds it is for everybody to read
+    if os.geteuid() == 0 and found.st_uid != 0:
+        os.fchown(descriptor, 0, -1)
+    if stat.S_IMODE(found.st_mode) != MODE:
+        os.fchmod(descriptor, MODE)  # whatever the umask made of it, or an earlier version
     return descriptor
+
+
+def _take(descriptor: int, product: products.Product) -> None:
+    """Lock it; waits for those who only look, and for nobody else."""
+    for _look in range(LOOKS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = holder(product)
+            if owner is not None:
+                raise _busy(product, owner) from None
+            time.sleep(LOOK_S)
+        else:
+            return
+    raise _busy(product, UNKNOWN)
 
 
 @contextlib.contextmanager
@@ -74,10 +98,7 @@ def held(product: products.Product, what: str) -> Iterator[None]:
     """Hold the lock while changing the slots directory; raises Retryable `in-progress` at once when it is taken."""
     descriptor = _open(product)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _busy(product) from None
+        _take(descriptor, product)
         _sign(descriptor, what)
         yield
     finally:

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lock of a slots directory: no user but root can take it, and who only looks stops nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pathlib
+import stat
+import subprocess
+import tempfile
+import threading
+from typing import Iterator
+
+import pytest
+
+from slotcore import codes
+from slotcore import product as products
+from slotward import lock
+
+NOBODY = 65534
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user is root's to become")
+
+
+@pytest.fixture(name="product")
+def _product() -> Iterator[products.Product]:
+    """Its slots directory can be reached by everybody, as on a host."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        yield products.Product("probe", "probe.service", "/nowhere", name)
+
+
+def path_of(product: products.Product) -> pathlib.Path:
+    """The lock's file."""
+    return pathlib.Path(product.path("lock"))
+
+
+def taken_by_nobody(product: products.Product) -> subprocess.CompletedProcess[str]:
+    """Another user tries to lock the file, shared, which takes no more than reading."""
+    command = ["flock", "--shared", "--nonblock", product.path("lock"), "true"]
+    return subprocess.run(
+        command, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, check=False
+    )
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """As another user, without root's privileges."""
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@contextlib.contextmanager
+def looking(product: products.Product) -> Iterator[int]:
+    """Somebody holds the lock shared, as a look does for a moment."""
+    descriptor = os.open(path_of(product), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@needs_root
+@pytest.mark.parametrize("owner", [0, NOBODY])
+@pytest.mark.parametrize("mode", [0o644, 0o666, 0o400])
+def test_I8_another_user_cannot_stop_updates(product: products.Product, owner: int, mode: int) -> None:
+    """Nor where the file is an earlier version's, or was given away: whoever takes the lock mends it."""
+    path_of(product).touch()
+    os.chown(path_of(product), owner, owner)
+    path_of(product).chmod(mode)
+    with lock.held(product, "test"):
+        pass
+    found = path_of(product).stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o600)
+    tried = taken_by_nobody(product)
+    assert tried.returncode != 0
+    assert "Permission denied" in tried.stderr
+    with lock.held(product, "test"):
+        assert "Permission denied" in taken_by_nobody(product).stderr
+
+
+@needs_root
+def test_a_lock_that_everybody_may_read_can_be_taken_by_everybody(product: products.Product) -> None:
+    """Why it must be root's alone; and that the user of these tests reaches the file."""
+    path_of(product).touch(0o644)
+    assert taken_by_nobody(product).returncode == 0
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+def test_D13_a_new_lock_is_for_its_owner_alone_under_any_umask(product: products.Product, umask: int) -> None:
+    """0600, and it works."""
+    before = os.umask(umask)
+    try:
+        with lock.held(product, "test"):
+            assert stat.S_IMODE(path_of(product).stat().st_mode) == 0o600
+    finally:
+        os.umask(before)
+
+
+@needs_root
+def test_only_root_sees_the_holder(product: products.Product) -> None:
+    """Others see no lock, and get no error."""
+    with lock.held(product, "upgrade to 1.1.0"):
+        owner = lock.holder(product)
+        assert owner is not None
+        assert (owner.pid, owner.what) == (os.getpid(), "upgrade to 1.1.0")
+        with as_nobody():
+            assert lock.holder(product) is None
+    assert lock.holder(product) is None
+
+
+def test_two_changes_at_once_are_told_of_each_other(product: products.Product) -> None:
+    """At once, with the owner's name."""
+    with lock.held(product, "upgrade to 1.1.0"), pytest.raises(codes.Retryable) as caught, lock.held(product, "setup"):
+        pass
+    assert caught.value.code == codes.IN_PROGRESS
+    assert f"upgrade to 1.1.0, process {os.getpid()}" in caught.value.text
+
+
+def test_a_look_stops_no_change(product: products.Product) -> None:
+    """`update` holds the lock shared for a moment; a change that comes just then waits for it."""
+    path_of(product).touch(0o600)
+    with looking(product) as descriptor:
+        timer = threading.Timer(0.1, fcntl.flock, (descriptor, fcntl.LOCK_UN))
+        timer.start()
+        with lock.held(product, "test"):
+            assert lock.holder(product) is not None
+        timer.join()
+
+
+def test_waiting_for_looks_has_an_end(product: products.Product, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds it shared and never lets go is told of as any holder."""
+    monkeypatch.setattr(lock, "LOOKS", 3)
+    path_of(product).touch(0o600)
+    with looking(product), pytest.raises(codes.Retryable) as caught, lock.held(product, "test"):
+        pass
+    assert caught.value.code == codes.IN_PROGRESS
+    assert "an unknown change" in caught.value.text
