@@ -6,6 +6,7 @@ Rules:
 * A new file appears complete and synced, by a link that fails when its name is taken; nothing is overwritten by other bytes.
 * What is replaced (a document by itself with more signatures, a catalogue) is replaced under the lock of its directory.
 * A published version appears by the rename of its directory; what a killed publisher left is removed by the next one.
+* Whoever may read a directory may lock it too, for good: waiting for a lock has an end.
 * Modes are set whatever the umask says: files 0644, directories 0755.
 """
 
@@ -17,6 +18,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import time
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence
 
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import (
@@ -29,6 +31,8 @@ from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import (
 )
 
 CHUNK = 1 << 20
+WAIT_S = 60.0
+POLL_S = 0.05
 HALF_DONE = ".publishing-"
 
 
@@ -81,10 +85,22 @@ def locked(directory: str) -> Iterator[None]:
     except OSError as error:
         raise codes.refused(codes.CANNOT_READ, "%s cannot be read: %s" % (directory or ".", error.strerror)) from None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        _lock(held, directory or ".")
         yield
     finally:
         os.close(held)
+
+
+def _lock(descriptor: int, directory: str) -> None:
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                text = "%s has been locked by another process for %g s (`fuser -v %s` shows it)"
+                raise codes.Retryable(codes.IN_PROGRESS, text % (directory, WAIT_S, directory)) from None
+        time.sleep(POLL_S)
 
 
 def create(path: str, pieces: Iterable[bytes]) -> None:

@@ -204,7 +204,7 @@ def main() -> None:
         planned = release_writer.make(module.params, module.check_mode)
         parts = signing.read(planned.published)
         before = describing.lines(signing.read(planned.before)) if planned.before else None
-    except codes.Refused as error:
+    except (codes.Refused, codes.Retryable) as error:
         result["code"] = error.code
         module.fail_json(msg=error.text, **result)
     for text in planned.left_out:

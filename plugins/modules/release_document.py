@@ -214,7 +214,7 @@ def main() -> None:
         made = release_documents.make(module.params, module.check_mode)
         parts = signing.read(made.published)
         before = describing.lines(signing.read(made.before)) if made.before else None
-    except codes.Refused as error:
+    except (codes.Refused, codes.Retryable) as error:
         result["code"] = error.code
         module.fail_json(msg=error.text, **result)
     result.update(

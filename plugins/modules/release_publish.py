@@ -124,7 +124,7 @@ def main() -> None:
     result: Dict[str, Any] = {"changed": False, "code": codes.OK, "directory": None, "written": [], "document": None}
     try:
         done = release_publisher.publish(module.params, module.check_mode)
-    except codes.Refused as error:
+    except (codes.Refused, codes.Retryable) as error:
         result["code"] = error.code
         module.fail_json(msg=error.text, **result)
     for text in done.ignored:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from typing import Any, Dict, List
 
@@ -18,6 +20,7 @@ import pytest
 from agent.releasing import BYTES, ISSUED, PROGRAM, Bench, Ran, limit, refused, umask
 
 from slotcore import catalogue, codes, documents, signing
+from slotward import release_cmd, release_files
 
 AT = ["--at", ISSUED]
 HOST = "4b3f6a526f0e4c399a3e2f6f0a1f2f10"
@@ -188,6 +191,31 @@ def test_publishers_at_the_same_moment_lose_nothing(bench: Bench) -> None:
     ]
     assert [child.wait(120) for child in children] == [0, 0, 0, 0]
     assert [one.sequence for one in listed(bench)] == [4, 3, 2, 1]
+
+
+def test_waiting_for_a_lock_that_never_ends_has_an_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Everybody who can read a web server's directory can lock it; the publisher says so and writes nothing."""
+    bench.release("1.0.0", 4, 0, 1)
+    base = bench.top / "base/toy"
+    base.mkdir(parents=True)
+    monkeypatch.setattr(release_files, "WAIT_S", 0.2)
+    words = ["publish", "--from", str(bench.top / "releases/toy/1.0.0"), "--to", str(bench.top / "base"), *AT]
+    held = os.open(base, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        assert release_cmd.main([*words, "--json"]) == 4
+        answer = json.loads(capsys.readouterr().out)
+        assert (answer["code"], list(base.iterdir())) == (codes.IN_PROGRESS, [])
+        assert f"{base} has been locked by another process for 0.2 s" in answer["message"]
+        monkeypatch.setattr(release_files, "WAIT_S", 60.0)
+        timer = threading.Timer(0.3, fcntl.flock, (held, fcntl.LOCK_UN))
+        timer.start()
+        assert release_cmd.main(words) == 0
+        timer.join()
+    finally:
+        os.close(held)
 
 
 def test_a_publisher_that_is_killed_leaves_no_half_release(bench: Bench) -> None:

@@ -4,6 +4,7 @@
 Rules:
 - A new file appears under its name complete and synced, by a link that fails when the name is taken.
 - What is there is replaced only when the caller has read it first, under the directory's lock.
+- Whoever may read a directory may lock it too, for good: waiting for a lock has an end.
 - Modes are set, whatever the umask says: private keys 0600, all else 0644, directories 0755.
 - Errors name the path and what the system said.
 """
@@ -13,11 +14,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from typing import Iterator, List, Optional
 
 from slotcore import codes, release
 
 CHUNK = 1 << 20
+WAIT_S = 60.0
+POLL_S = 0.05
 
 
 class Failed(Exception):
@@ -120,17 +124,31 @@ def rename_directory(path: str, final: str) -> None:
 @contextlib.contextmanager
 def locked(directory: str) -> Iterator[None]:
     """Hold the lock of a directory, so that two signers on one machine do not lose a signature."""
-    import fcntl
-
     try:
         held = os.open(directory or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise Failed(codes.CANNOT_READ, directory or ".", error) from None
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        _lock(held, directory or ".")
         yield
     finally:
         os.close(held)
+
+
+def _lock(descriptor: int, directory: str) -> None:
+    import fcntl
+
+    until = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                text = (
+                    f"{directory} has been locked by another process for {WAIT_S:g} s (`fuser -v {directory}` shows it)"
+                )
+                raise codes.Retryable(codes.IN_PROGRESS, text) from None
+        time.sleep(POLL_S)
 
 
 def _there(path: str) -> codes.Refused:

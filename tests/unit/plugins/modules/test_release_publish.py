@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.server
 import importlib
 import json
@@ -125,6 +126,37 @@ def test_a_withdrawal_is_drafted_signed_and_published(
     published = run_module("release_publish", **asked(base, keys, options["output"]))
     assert [os.path.basename(path) for path in published["written"]] == ["withdrawn.json", "releases.json"]
     assert json.loads((base / "slotward/releases.json").read_text())["releases"][0]["withdrawn"] is True
+
+
+def test_a_lock_that_is_never_free_is_told(
+    run_module: Any,
+    keys: Any,
+    tmp_path: pathlib.Path,
+    release: Any,
+    base: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Everybody who can read a directory can lock it; each of the modules ends with a code, and writes nothing."""
+    store = importlib.import_module(COLLECTION + "module_utils.release_store")
+    monkeypatch.setattr(store, "WAIT_S", 0.1)
+    (base / "slotward").mkdir(parents=True)
+    written = document(tmp_path, keys, "withdrawal")
+    held = [os.open(path, os.O_RDONLY) for path in (base / "slotward", tmp_path)]
+    try:
+        for descriptor in held:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        for name, options in (
+            ("release_publish", asked(base, keys, release().directory)),
+            ("release_document", written),
+        ):
+            result = run_module(name, **options)
+            assert (result["failed"], result["code"]) == (True, "in-progress"), result
+            assert "has been locked by another process for 0.1 s" in result["msg"]
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+    assert (os.listdir(base / "slotward"), os.path.exists(written["output"])) == ([], False)
+    assert run_module("release_document", **written)["changed"] is True
 
 
 @pytest.mark.parametrize("kind", ["withdrawal", "permit", "key_set"])
