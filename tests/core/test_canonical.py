@@ -165,6 +165,27 @@ def test_another_spelling_is_not_canonical(data: bytes, text: str) -> None:
     assert str(error.value) == text
 
 
+def test_white_space_may_stand_between_any_two_tokens() -> None:
+    """In empty containers too."""
+    assert canonical.parse(b' { "a" : [ ] , "b" : { } , "c" : [ 1 , 2 ] } ') == {"a": [], "b": {}, "c": [1, 2]}
+
+
+def test_objects_nest_as_deep_as_lists_and_no_deeper() -> None:
+    """Read and written, and mixed."""
+    for opened, closed in ((b'{"a":', b"}"), (b'[{"a":', b"}]")):
+        levels = 8 if b"[" in opened else 16
+        deepest = opened * levels + b"0" + closed * levels
+        assert canonical.encode(canonical.decode(deepest)) == deepest
+        for text in (b"[%s]" % deepest, b'{"a":%s}' % deepest):
+            with pytest.raises(canonical.NotJson, match=r"^byte \d+: nested deeper than 16$"):
+                canonical.parse(text)
+    value: object = 0
+    for _time in range(17):
+        value = {"a": value}
+    with pytest.raises(canonical.NotJson, match=r"nested deeper than 16$"):
+        canonical.encode(value)
+
+
 def test_limits_are_taken_in_full() -> None:
     """What lies exactly at a limit is fine."""
     assert canonical.encode(canonical.decode(nested(16))) == nested(16)

@@ -21,6 +21,7 @@ def one(value: object) -> fields.Fields:
 READERS: Dict[str, Callable[[object], object]] = {
     "text": lambda value: one(value).text("x"),
     "integer": lambda value: one(value).integer("x"),
+    "to nine": lambda value: one(value).integer("x", 9),
     "flag": lambda value: one(value).flag("x"),
     "sha256": lambda value: one(value).sha256("x"),
     "items": lambda value: one(value).items("x"),
@@ -37,6 +38,8 @@ READERS: Dict[str, Callable[[object], object]] = {
     [
         ("text", "", ""),
         ("integer", 1, 1),
+        ("integer", 9007199254740991, 9007199254740991),
+        ("to nine", 9, 9),
         ("flag", False, False),
         ("flag", True, True),
         ("sha256", "0123456789abcdef" * 4, "0123456789abcdef" * 4),
@@ -64,6 +67,8 @@ def test_a_reader_takes_its_type(reader: str, value: object, wanted: object) -> 
         ("integer", 0, "at.x must be a positive integer, not 0"),
         ("integer", True, "at.x must be a positive integer, not True"),
         ("integer", "1", "at.x must be a positive integer, not '1'"),
+        ("integer", 9007199254740992, "at.x must be at most 9007199254740991, not 9007199254740992"),
+        ("to nine", 10, "at.x must be at most 9, not 10"),
         ("flag", 1, "at.x must be true or false, not 1"),
         ("flag", None, "at.x must be true or false, not None"),
         ("sha256", "a" * 63, "at.x must be 64 lower-case hexadecimal digits, not '" + "a" * 56 + "..."),
