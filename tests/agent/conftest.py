@@ -10,6 +10,7 @@ from typing import Iterator
 
 import pytest
 from agent.places import Place
+from support import web
 
 
 @pytest.fixture
@@ -40,3 +41,18 @@ def small(tmp_path: pathlib.Path, systemctl: None) -> Iterator[Place]:
         yield Place(tmp_path, at / "slots")
     finally:
         subprocess.run(["umount", str(at)], check=True)
+
+
+@pytest.fixture
+def serving() -> Iterator[web.Serve]:
+    """What starts a web server with a script."""
+    with web.serving() as start:
+        yield start
+
+
+@pytest.fixture
+def part(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Where a download goes."""
+    directory = tmp_path / "staging"
+    directory.mkdir(0o700)
+    return directory / "slotward-1.1.0.part"

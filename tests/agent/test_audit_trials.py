@@ -10,33 +10,21 @@ import shutil
 from typing import Any, Dict, List, Tuple
 
 import pytest
+from agent.resting import BOOT, ID, RECORD
 
+from agent import resting
 from slotcore import audit as audits
 from slotcore import codes, records, settle, trial
 from slotcore import product as products
 from slotward import audit, audit_read, cli, faults, host, manager
 
-OLD = records.SlotRecord("1.0.0", 1, "0" * 64, 3)
-NEW = records.SlotRecord("1.1.0", 2, "1" * 64, 3)
-BOOT = "4b3f6a52-6f0e-4c39-9a3e-2f6f0a1f2f10"
-ID = "00112233445566aa"
-ARGUMENTS = (ID, "probe", "1.0.0", "1.1.0", "a", "b", 2, BOOT, 20, 100, 3, "-", "0" * 64, "1" * 64)
-RECORD = trial.render_trial(trial.Trial(*ARGUMENTS))
 CLOCK = settle.Clock(90, BOOT)
 
 
 @pytest.fixture
 def product(tmp_path: pathlib.Path) -> products.Product:
     """A product in use and at rest, in a directory of its own."""
-    slots = tmp_path / "slots"
-    slots.mkdir()
-    for name in ("a", "b"):
-        (slots / name).write_bytes(b"abc")
-    (slots / "current").symlink_to("a")
-    (slots / "good").symlink_to("a")
-    (slots / "slots.json").write_bytes(records.render_slots({"a": OLD, "b": NEW}))
-    (slots / "update.json").write_bytes(records.render_update(records.Update(floor=1)))
-    return products.Product("probe", "probe.service", str(tmp_path / "probe"), str(slots))
+    return resting.product(tmp_path)
 
 
 def lines(product: products.Product) -> List[audits.Event]:

@@ -12,10 +12,10 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Callable, Iterator, List
+from typing import Iterator, List
 
 import pytest
-from support.web import CONTENT, SHA256, Act, Server, serve, stall, whole
+from support.web import CONTENT, SHA256, Serve, stall, whole
 
 from slotcore import codes
 from slotcore import product as products
@@ -49,21 +49,6 @@ def _slots(tmp_path: pathlib.Path) -> pathlib.Path:
     return slots
 
 
-@pytest.fixture(name="serving")
-def _serving() -> Iterator[Callable[..., Server]]:
-    servers: List[Server] = []
-
-    def start(*script: Act) -> Server:
-        servers.append(serve(Server, list(script)))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.gone.set()
-        server.shutdown()
-        server.server_close()
-
-
 @contextlib.contextmanager
 def upgrade(slots: pathlib.Path, url: str, what: str = "upgrade to 1.1.0") -> Iterator[subprocess.Popen[str]]:
     """A process that holds the lock and downloads; it has received something when this begins."""
@@ -87,7 +72,7 @@ def cancel(slots: pathlib.Path) -> answers.Answer:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_in_a_download_leaves_the_part_and_a_free_lock(
-    slots: pathlib.Path, serving: Callable[..., Server], number: signal.Signals
+    slots: pathlib.Path, serving: Serve, number: signal.Signals
 ) -> None:
     """What systemd or a terminal sends: an answer with its code, a part that the next run goes on from, nothing else."""
     server = serving(stall(700_000), whole())
@@ -107,7 +92,7 @@ def test_a_signal_in_a_download_leaves_the_part_and_a_free_lock(
 
 
 @needs_root
-def test_cancel_ends_the_upgrade_and_says_so(slots: pathlib.Path, serving: Callable[..., Server]) -> None:
+def test_cancel_ends_the_upgrade_and_says_so(slots: pathlib.Path, serving: Serve) -> None:
     """And a second time there is nothing to cancel (I9)."""
     with upgrade(slots, serving(stall(1000)).url) as child:
         done = cancel(slots)
@@ -120,7 +105,7 @@ def test_cancel_ends_the_upgrade_and_says_so(slots: pathlib.Path, serving: Calla
 
 
 @needs_root
-def test_cancel_leaves_whoever_is_no_upgrade(slots: pathlib.Path, serving: Callable[..., Server]) -> None:
+def test_cancel_leaves_whoever_is_no_upgrade(slots: pathlib.Path, serving: Serve) -> None:
     """A repair, a confirmation, a setup: they are short, and not to be cut."""
     with upgrade(slots, serving(stall(1000)).url, what="setup") as child:
         with pytest.raises(codes.Retryable) as caught:
@@ -132,7 +117,7 @@ def test_cancel_leaves_whoever_is_no_upgrade(slots: pathlib.Path, serving: Calla
 
 @needs_root
 def test_cancel_says_when_the_process_does_not_end(
-    slots: pathlib.Path, serving: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+    slots: pathlib.Path, serving: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stopped process, say: it is named, nothing is killed by force."""
     monkeypatch.setattr(cmd_cancel, "WAIT_S", 0.3)
@@ -229,7 +214,7 @@ def test_during_the_switch_it_is_too_late(capsys: pytest.CaptureFixture[str]) ->
     assert "too late to cancel" in capsys.readouterr().err
 
 
-def test_a_wait_for_a_server_is_ended_too(serving: Callable[..., Server], tmp_path: pathlib.Path) -> None:
+def test_a_wait_for_a_server_is_ended_too(serving: Serve, tmp_path: pathlib.Path) -> None:
     """Not only between two reads: while a server is silent, and between two attempts."""
     staging.make_directory(str(tmp_path / "staging"))
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))

@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import sys
 import time
-from typing import Callable, Iterator, List, NamedTuple, Optional
+from typing import Iterator, List, NamedTuple, Optional
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from support.web import (
     SHA256,
     Act,
     Handler,
+    Serve,
     Server,
     answer,
     chunked,
@@ -30,7 +31,7 @@ from support.web import (
     dribble_head,
     ranged,
     reset,
-    serve,
+    serving,
     silent,
     stall,
     to_close,
@@ -45,30 +46,6 @@ QUICK = download.Transport(
     allow_http=True, connect_timeout_s=10.0, idle_timeout_s=10.0, budget_s=60.0, attempts=3, first_wait_s=0.01
 )
 IMPATIENT = QUICK._replace(connect_timeout_s=0.5, idle_timeout_s=0.4)
-
-Serve = Callable[..., Server]
-
-
-@pytest.fixture(name="serving")
-def _serving() -> Iterator[Serve]:
-    servers: List[Server] = []
-
-    def start(*script: Act) -> Server:
-        servers.append(serve(Server, list(script)))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.gone.set()
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.fixture(name="part")
-def _part(tmp_path: pathlib.Path) -> pathlib.Path:
-    directory = tmp_path / "staging"
-    directory.mkdir(0o700)
-    return directory / "slotward-1.1.0.part"
 
 
 def fetch(
@@ -615,7 +592,6 @@ def _authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(name="secure")
 def _secure(authority: Authority) -> Iterator[Serve]:
-    servers: List[Server] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.chain)
 
@@ -632,15 +608,8 @@ def _secure(authority: Authority) -> Iterator[Serve]:
             """The address of the file."""
             return f"https://{self.server_address[0]!s}:{self.server_address[1]}/file"
 
-    def start(*script: Act, host: str = "127.0.0.1") -> Server:
-        servers.append(serve(Secure, list(script), host))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.gone.set()
-        server.shutdown()
-        server.server_close()
+    with serving(Secure) as start:
+        yield start
 
 
 def test_https_with_an_authority_of_ones_own(secure: Serve, authority: Authority, part: pathlib.Path) -> None:

@@ -10,13 +10,13 @@ import socket
 import socketserver
 import threading
 import time
-from typing import Callable, Dict, Iterator, List, Tuple, Type
+from typing import Dict, Iterator, List, Tuple, Type
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import server as making
-from support.web import CONTENT, SHA256, Act, Server, answer, serve, silent, stall, whole
+from support.web import CONTENT, SHA256, Act, Serve, answer, silent, stall, whole
 
 from slotcore import codes
 from slotcore import config as configs
@@ -28,30 +28,6 @@ QUICK = download.Transport(
 )
 DEAD = "http://127.0.0.1:9/file"
 WRONG = bytes(len(CONTENT))
-
-Serve = Callable[..., Server]
-
-
-@pytest.fixture(name="serving")
-def _serving() -> Iterator[Serve]:
-    servers: List[Server] = []
-
-    def start(*script: Act) -> Server:
-        servers.append(serve(Server, list(script)))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.gone.set()
-        server.shutdown()
-        server.server_close()
-
-
-@pytest.fixture(name="part")
-def _part(tmp_path: pathlib.Path) -> pathlib.Path:
-    directory = tmp_path / "staging"
-    directory.mkdir(0o700)
-    return directory / "slotward-1.1.0.part"
 
 
 def get(part: pathlib.Path, *urls: str, transport: download.Transport = QUICK) -> None:

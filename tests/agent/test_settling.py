@@ -9,30 +9,18 @@ import threading
 import time
 
 import pytest
+from agent.resting import RECORD
 
-from slotcore import codes, records, trial
+from agent import resting
+from slotcore import codes, trial
 from slotcore import product as products
 from slotward import host, manager
-
-OLD = records.SlotRecord("1.0.0", 1, "0" * 64, 3)
-NEW = records.SlotRecord("1.1.0", 2, "1" * 64, 3)
-BOOT = "4b3f6a52-6f0e-4c39-9a3e-2f6f0a1f2f10"
-ARGUMENTS = ("00112233445566aa", "probe", "1.0.0", "1.1.0", "a", "b", 2, BOOT, 20, 100, 3, "-", "0" * 64, "1" * 64)
-RECORD = trial.render_trial(trial.Trial(*ARGUMENTS))
 
 
 @pytest.fixture
 def product(tmp_path: pathlib.Path) -> products.Product:
     """A product in use and at rest, in a directory of its own."""
-    slots = tmp_path / "slots"
-    slots.mkdir()
-    for name in ("a", "b"):
-        (slots / name).write_bytes(b"abc")
-    (slots / "current").symlink_to("a")
-    (slots / "good").symlink_to("a")
-    (slots / "slots.json").write_bytes(records.render_slots({"a": OLD, "b": NEW}))
-    (slots / "update.json").write_bytes(records.render_update(records.Update(floor=1)))
-    return products.Product("probe", "probe.service", str(tmp_path / "probe"), str(slots))
+    return resting.product(tmp_path)
 
 
 def failures(product: products.Product) -> list[str]:

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests marked slow run only when they are asked for: `pytest -m slow tests/core`."""
+"""The host of the crash tests; and tests marked slow run only when they are asked for: `pytest -m slow tests/core`.
+
+Nothing of ours is imported before a test asks for it: `make mutants` replaces modules before they are.
+"""
 
 from __future__ import annotations
 
-from typing import List
+from typing import TYPE_CHECKING, Iterator, List
 
 import pytest
+
+if TYPE_CHECKING:
+    from core.crash import walk
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item]) -> None:
@@ -16,3 +22,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     for item in items:
         if "slow" in item.keywords and "core" in item.path.parts:
             item.add_marker(left_out)
+
+
+@pytest.fixture(scope="module")
+def walker() -> Iterator[walk.Walker]:
+    """One host for all crashes of a module; every state is put in place anew."""
+    from core.crash import walk
+    from core.crash.host import Host
+
+    host = Host()
+    yield walk.Walker(host)
+    host.remove()

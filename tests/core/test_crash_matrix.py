@@ -23,14 +23,6 @@ NAMES = scenarios.names()
 
 
 @pytest.fixture(scope="module")
-def walker() -> Iterator[walk.Walker]:
-    """One host for all of them; every state is put in place anew."""
-    host = Host()
-    yield walk.Walker(host)
-    host.remove()
-
-
-@pytest.fixture(scope="module")
 def all_scenarios(walker: walk.Walker) -> Dict[str, Scenario]:
     """The scenarios with plans for this host's paths."""
     return scenarios.all_of(walker.host)

@@ -7,25 +7,16 @@ the real executor, as in test_crash_matrix.py.
 
 from __future__ import annotations
 
-from typing import Dict, Iterator
+from typing import Dict
 
 import pytest
 from core.crash import disk, scenarios, walk
-from core.crash.host import Host
 from core.crash.scenarios import BAD_COPIES, DAMAGES, TIMINGS, Scenario, Timing
 from core.test_crash_matrix import check, crashes
 
 from slotcore import ops, recording
 
 STATES = ("at rest", "on trial", "never switched", "going back", "confirming")
-
-
-@pytest.fixture(scope="module")
-def walker() -> Iterator[walk.Walker]:
-    """One host for all of them; every state is put in place anew."""
-    host = Host()
-    yield walk.Walker(host)
-    host.remove()
 
 
 @pytest.fixture(scope="module")

@@ -90,3 +90,12 @@ def node(
     node = nodes.Node(machines.of(request.param), shop)
     node.fresh(v100)
     yield from looked_after(node, request)
+
+
+@pytest.fixture
+def installed(machines: nodes.Machines, shop: releases.Workshop, v100: releases.Release) -> nodes.Node:
+    """A bookworm host with 1.0.0, fresh."""
+    node = nodes.Node(machines.of("bookworm"), shop)
+    node.wipe()
+    node.fresh(v100)
+    return node

@@ -16,15 +16,6 @@ MANIFEST = f"{nodes.BOX}/1.0.0.manifest.json"
 pytestmark = pytest.mark.hosts
 
 
-@pytest.fixture
-def installed(machines: nodes.Machines, shop: releases.Workshop, v100: releases.Release) -> nodes.Node:
-    """A bookworm host with 1.0.0, fresh."""
-    node = nodes.Node(machines.of("bookworm"), shop)
-    node.wipe()
-    node.fresh(v100)
-    return node
-
-
 def test_files_are_named_from_where_the_operator_stands(installed: nodes.Node, v110: releases.Release) -> None:
     """The upgrade works in a unit of its own, in another directory; a relative name means the same file all the same."""
     installed.target(v110)

@@ -22,15 +22,6 @@ DISABLED = "updates of slotward are disabled on this host ([update] enabled = fa
 pytestmark = pytest.mark.hosts
 
 
-@pytest.fixture
-def installed(machines: nodes.Machines, shop: releases.Workshop, v100: releases.Release) -> nodes.Node:
-    """A bookworm host with 1.0.0, fresh."""
-    node = nodes.Node(machines.of("bookworm"), shop)
-    node.wipe()
-    node.fresh(v100)
-    return node
-
-
 def prepare(node: nodes.Node, release: releases.Release, *flags: str, **fields: str) -> nodes.Answer:
     """What prepare answers for a release whose file was pushed."""
     return node.slotward(

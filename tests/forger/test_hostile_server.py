@@ -18,7 +18,7 @@ import pytest
 from forger import victim
 from support import server as authorities
 from support import web
-from support.web import Act, Handler, answer, chunked, to_close, whole
+from support.web import Act, Handler, Serve, answer, chunked, to_close, whole
 
 from slotcore import codes
 from slotward import download
@@ -205,22 +205,10 @@ def _host(tmp_path_factory: pytest.TempPathFactory) -> victim.Victim:
     return victim.Victim(tmp_path_factory.mktemp("victim"))
 
 
-Serve = Callable[[Act], web.Server]
-
-
 @pytest.fixture(name="serving")
 def _serving() -> Iterator[Serve]:
-    servers: List[web.Server] = []
-
-    def start(*script: Act) -> web.Server:
-        servers.append(web.serve(web.Server, list(script)))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.gone.set()
-        server.shutdown()
-        server.server_close()
+    with web.serving() as start:
+        yield start
 
 
 @pytest.fixture(name="part")
@@ -317,7 +305,7 @@ def test_a_wrong_content_range_is_never_spliced(serving: Serve, part: pathlib.Pa
     """A part of the genuine file, and an answer that is for another place: the file is begun anew, or nothing is taken."""
     part.write_bytes(FILE[:10])
     liar = heads(("Content-Length", "54"), ("Content-Range", said), status=206, body=bytes(54))
-    assert fetch(serving(liar, whole(FILE)), part) == "ok"  # type: ignore[call-arg]
+    assert fetch(serving(liar, whole(FILE)), part) == "ok"
     part.write_bytes(FILE[:10])
     assert fetch(serving(liar), part) != "ok"
 
@@ -335,7 +323,7 @@ def test_200_to_a_range_request_replaces_the_part(serving: Serve, part: pathlib.
 def test_416_to_a_range_request_begins_anew(serving: Serve, part: pathlib.Path) -> None:
     """And a server that says it for ever ends as a refusal or failure."""
     part.write_bytes(FILE[:10])
-    assert fetch(serving(answer(416), whole(FILE)), part) == "ok"  # type: ignore[call-arg]
+    assert fetch(serving(answer(416), whole(FILE)), part) == "ok"
     part.write_bytes(FILE[:10])
     assert fetch(serving(answer(416)), part) != "ok"
 

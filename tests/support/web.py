@@ -8,7 +8,7 @@ import hashlib
 import http.server
 import socket
 import threading
-from typing import Callable, Dict, List, NamedTuple, Optional, Type
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Type
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -176,3 +176,24 @@ def serve(server_class: Type[Server], script: List[Act], host: str = "127.0.0.1"
     server.script, server.requests, server.gone = list(script), [], threading.Event()
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
     return server
+
+
+Serve = Callable[..., Server]
+
+
+@contextlib.contextmanager
+def serving(server_class: Type[Server] = Server) -> Iterator[Serve]:
+    """What starts a server with a script; all that were started are gone at the end."""
+    servers: List[Server] = []
+
+    def start(*script: Act, host: str = "127.0.0.1") -> Server:
+        servers.append(serve(server_class, list(script), host))
+        return servers[-1]
+
+    try:
+        yield start
+    finally:
+        for server in servers:
+            server.gone.set()
+            server.shutdown()
+            server.server_close()

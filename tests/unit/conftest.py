@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import http.server
 import importlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -261,6 +264,25 @@ class Stage:
 def stage(tmp_path: pathlib.Path, collections: pathlib.Path) -> Stage:
     """An empty stage."""
     return Stage(tmp_path, collections)
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    """A web server that says nothing."""
+
+    def log_message(self, *_args: Any) -> None:
+        """Not to standard error."""
+
+
+@pytest.fixture
+def served(tmp_path: pathlib.Path) -> Iterator[str]:
+    """The address of a web server of the test's directory."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(tmp_path)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield "http://127.0.0.1:%d" % server.server_address[1]
+    server.shutdown()
+    server.server_close()
+    thread.join()
 
 
 class Vocabulary(NamedTuple):

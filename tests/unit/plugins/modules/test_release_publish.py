@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import fcntl
-import http.server
 import importlib
 import json
 import os
 import pathlib
 import shutil
-import threading
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -240,30 +238,6 @@ def test_the_next_sequence_is_counted_from_verified_manifests(
     assert run_module("release", **dict(options, sequence="last"))["code"] == "bad-release"
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A web server that says nothing."""
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Nothing."""
-
-
-@pytest.fixture
-def served(base: pathlib.Path) -> Iterator[str]:
-    """The address of the base."""
-    base.mkdir()
-
-    def handler(*args: Any) -> Quiet:
-        return Quiet(*args, directory=str(base))
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield "http://127.0.0.1:%d" % server.server_address[1]
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
 @pytest.fixture
 def codes() -> Any:
     """The errors that carry a code."""
@@ -287,7 +261,7 @@ def published(
     notice = document(tmp_path, keys, "withdrawal", version="1.2.0", sequence=3)
     run_module("release_document", **notice)
     run_module("release_publish", **asked(base, keys, notice["output"]))
-    return [str(base), served]
+    return [str(base), served + "/base"]
 
 
 def look(catalogues: Any, place: str, keys: Any, limit: int = 50, threshold: int = 2) -> Dict[str, Any]:

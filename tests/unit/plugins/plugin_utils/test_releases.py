@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import importlib
 import pathlib
-import threading
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 
@@ -25,26 +22,6 @@ def releases() -> Any:
 def codes() -> Any:
     """The codes, by the collection's name."""
     return importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.slotcore.codes")
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A web server that says nothing."""
-
-    def log_message(self, *_args: Any) -> None:
-        """Not to standard error."""
-
-
-@pytest.fixture
-def served(tmp_path: pathlib.Path) -> Iterator[str]:
-    """The base URL of a server of the test's directory."""
-    handler = functools.partial(Quiet, directory=str(tmp_path))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield "http://127.0.0.1:%d" % server.server_address[1]
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 def refusal(codes: Any, call: Any, *args: Any, **more: Any) -> Any:

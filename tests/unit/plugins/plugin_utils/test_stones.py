@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import importlib
 import json
 import pathlib
-import threading
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -26,25 +23,6 @@ def stones() -> Any:
 def releases() -> Any:
     """How a release is read."""
     return importlib.import_module(UTILS + "releases")
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """A web server that says nothing."""
-
-    def log_message(self, *_args: Any) -> None:
-        """Not to standard error."""
-
-
-@pytest.fixture
-def served(tmp_path: pathlib.Path) -> Iterator[str]:
-    """The address of a server of the test's directory."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield "http://127.0.0.1:%d" % server.server_address[1]
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 @pytest.fixture
