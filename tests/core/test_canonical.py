@@ -131,6 +131,10 @@ def test_javascript_writes_the_same(values: List[object]) -> None:
         (b'"\\ud800\\u0041"', "byte 13: half of a surrogate pair"),
         (b'"\\ud800\\n"', "byte 8: an escape that JSON does not have"),
         (b'"\\udc00"', "byte 7: half of a surrogate pair"),
+        (b'"\\udc00\\udc00"', "byte 7: half of a surrogate pair"),
+        (b'"\\udfff"', "byte 7: half of a surrogate pair"),
+        (b'"\\ud800\\ue000"', "byte 13: half of a surrogate pair"),
+        (b'"\\ud800\\udbff"', "byte 13: half of a surrogate pair"),
         (nested(17), "byte 16: nested deeper than 16"),
         (b"[" * 100000, "byte 16: nested deeper than 16"),
         (b" " * ((1 << 20) + 1), "1048577 bytes; at most 1048576 are taken"),
@@ -163,6 +167,20 @@ def test_another_spelling_is_not_canonical(data: bytes, text: str) -> None:
     with pytest.raises(canonical.NotCanonical) as error:
         canonical.decode(data)
     assert str(error.value) == text
+
+
+@pytest.mark.parametrize(
+    ("escaped", "text"),
+    [
+        (b"\\ud7ff", "\ud7ff"),
+        (b"\\ue000", "\ue000"),
+        (b"\\ud800\\udc00", "\U00010000"),
+        (b"\\udbff\\udfff", "\U0010ffff"),
+    ],
+)
+def test_escapes_beside_and_at_the_ends_of_surrogate_pairs(escaped: bytes, text: str) -> None:
+    """The first and the last pair, and the characters next to the range of halves."""
+    assert canonical.parse(b'"%s"' % escaped) == text
 
 
 def test_white_space_may_stand_between_any_two_tokens() -> None:
