@@ -116,6 +116,16 @@ def test_cancel_leaves_whoever_is_no_upgrade(slots: pathlib.Path, serving: Serve
 
 
 @needs_root
+def test_the_words_of_whoever_asks_name_no_other_process(tmp_path: pathlib.Path) -> None:
+    """A target's version is nobody's checked text when the lock is taken; it must not say whom `cancel` is to end."""
+    product = products.Product("slotward", "slotward.service", "/nowhere", str(tmp_path))
+    with lock.held(product, "upgrade to 1.1.0\npid=1\nwhat=x\x1b[2J" + "9" * 5000):
+        owner = lock.holder(product)
+    assert owner is not None
+    assert (owner.pid, owner.what[:34]) == (os.getpid(), "upgrade to 1.1.0?pid=1?what=x?[2J9")
+    assert len(owner.what) == lock.MOST
+
+
 def test_cancel_says_when_the_process_does_not_end(
     slots: pathlib.Path, serving: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,13 +214,15 @@ def test_what_must_not_be_half_done_is_finished_first() -> None:
 
 def test_during_the_switch_it_is_too_late(capsys: pytest.CaptureFixture[str]) -> None:
     """The switch runs to its end, and whoever asked is told what to do instead."""
-    done = []
+    done, before = [], signal.getsignal(signal.SIGTERM)
     with cancelling.possible():
         with cancelling.too_late():
             ask()
             done.append("switched")
+        ask()
         done.append("after")
-    assert done == ["switched", "after"]
+    assert done == ["switched", "after"], "who asks after the switch is not told that nothing was switched"
+    assert signal.getsignal(signal.SIGTERM) is before
     assert "too late to cancel" in capsys.readouterr().err
 
 

@@ -4,7 +4,8 @@
 Rules:
 - Before the switch, SIGTERM and SIGINT end the work as an error does: files are closed, the lock is free, the part stays.
 - An error that is raised while Python clears away an object is lost, so it is raised again each second until the work ends.
-- What must not be left half done runs to its end first. From the first step of the switch on it is too late.
+- What must not be left half done runs to its end first. From the first step of the switch on it is too late, and stays so:
+  who asks between the switch and the end of the work is not told that nothing was switched.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import contextlib
 import signal
 import sys
 from types import FrameType
-from typing import Iterator, List, Optional
+from typing import Any, Iterator, List, Optional, Tuple
 
 from slotcore import codes
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
 AGAIN_S = 1.0
+Handler = Any
+"""What a signal means: a function, or what the system does with it."""
 SAID = "cancelled before the switch: what runs here is what ran before; what was downloaded stays, and the next try goes on from it"
 
 
@@ -39,35 +42,34 @@ def possible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def _noted() -> Iterator[List[int]]:
-    """Inside, a signal is remembered and nothing else."""
-    asked: List[int] = []
+def _note_only(asked: List[int]) -> List[Tuple[int, Handler]]:
+    """From now on a signal is remembered in `asked` and nothing else; what it meant before."""
 
     def note(number: int, _frame: Optional[FrameType]) -> None:
         asked.append(number)
 
-    old = [(number, signal.signal(number, note)) for number in SIGNALS]
-    try:
-        yield asked
-    finally:
-        for number, handler in old:
-            signal.signal(number, handler)
+    return [(number, signal.signal(number, note)) for number in SIGNALS]
 
 
 @contextlib.contextmanager
 def later() -> Iterator[None]:
     """What is inside is finished first; who asked meanwhile gets it at the end."""
-    with _noted() as asked:
+    asked: List[int] = []
+    old = _note_only(asked)
+    try:
         yield
+    finally:
+        for number, handler in old:
+            signal.signal(number, handler)
     if asked:
         raise codes.Retryable(codes.CANCELLED, SAID)
 
 
 @contextlib.contextmanager
 def too_late() -> Iterator[None]:
-    """Inside, nothing is cancelled any more."""
-    with _noted() as asked:
-        yield
+    """From here to the end of `possible` nothing is cancelled any more."""
+    asked: List[int] = []
+    _note_only(asked)
+    yield
     if asked:
         print("too late to cancel: the switch had begun; `slotward rollback` ends the trial", file=sys.stderr)
