@@ -21,6 +21,16 @@ class Answer(NamedTuple):
     lines: List[str]
 
 
+def plain(line: str) -> str:
+    """A line as a terminal may have it: what would move the cursor, begin another line, hide or turn text is spelled out.
+
+    Lines quote what others wrote: a target's version, a file's name, the words of a program on trial.
+    """
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in line)
+
+
 def base(product: str, state: str, code: str = codes.OK, message: str = "", changed: bool = False) -> Dict[str, Any]:
     """The fields that every answer has."""
     return {

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
 from slotcore import audit as audits
 from slotcore import audit_chain, codes, records, settle
 from slotcore import product as products
-from slotward import audit_file, effects, journal
+from slotward import answers, audit_file, effects, journal
 
 if TYPE_CHECKING:
     from slotcore import trial as trials
@@ -81,7 +81,7 @@ def _unit() -> str:
 def warn(text: str) -> None:
     """One line for whoever ran the command; nobody there is no error."""
     with contextlib.suppress(OSError, ValueError):
-        print(f"warning: {text}", file=sys.stderr, flush=True)
+        print(answers.plain(f"warning: {text}"), file=sys.stderr, flush=True)
 
 
 def _tell_journal(product: products.Product, event: audits.Event, line: Optional[bytes]) -> None:

@@ -96,7 +96,7 @@ def _as_json(answer: answers.Answer) -> str:
 
 
 def _print(answer: answers.Answer, as_json: bool) -> None:
-    text = _as_json(answer) if as_json else "\n".join(answer.lines)
+    text = _as_json(answer) if as_json else "\n".join(map(answers.plain, answer.lines))
     if not text:
         return
     stream = (

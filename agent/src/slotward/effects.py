@@ -74,9 +74,8 @@ def check_config(product: products.Product, path: str, version: str) -> None:
         raise codes.BadConfig([f"{product.name} {version} does not take this configuration: {one}" for one in problems])
     if answer.code not in (answers.DONE, answers.USAGE):
         said = answer.output.strip()[-300:] or "no output"
-        print(
-            f"{product.name} {version} did not judge the configuration (status {answer.code}): {said}", file=sys.stderr
-        )
+        text = f"{product.name} {version} did not judge the configuration (status {answer.code}): {said}"
+        print(answers.plain(text), file=sys.stderr)
 
 
 def _problems_in(output: str) -> List[str]:

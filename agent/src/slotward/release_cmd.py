@@ -60,7 +60,7 @@ def _run(args: Any) -> answers.Answer:
 
 def _print(answer: answers.Answer, as_json: bool) -> int:
     stream = sys.stderr if answer.exit == answers.REFUSED and not as_json else sys.stdout
-    text = "\n".join(answer.lines)
+    text = "\n".join(map(answers.plain, answer.lines))
     if as_json:
         import json
 

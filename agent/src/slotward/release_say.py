@@ -12,7 +12,7 @@ from slotward import answers
 
 def say(line: str) -> None:
     """A line for whoever watches."""
-    print(line, file=sys.stderr, flush=True)
+    print(answers.plain(line), file=sys.stderr, flush=True)
 
 
 def agreed(question: str, word: str) -> bool:
