@@ -54,6 +54,16 @@ def test_C10_setup_puts_no_other_version_past_the_policy(tmp_path: pathlib.Path,
     setup = setup_of(tmp_path, text)
     assert refusal_of(setup, in_use(), RUNS._replace(version="1.4.0", sequence=9)) == code
     assert refusal_of(setup, in_use(), RUNS) == ""
+    other = RUNS._replace(sha256="1" * 64, sequence=9, channel="edge")
+    wanted = {"enabled = false", 'allowed_channels = "lts"', 'min_version = "1.5.1"'}
+    assert bool(refusal_of(setup, in_use(), other)) or text not in wanted, (
+        "other bytes under its version are no mending"
+    )
+
+
+def test_a_host_on_hold_that_runs_what_nobody_knows_is_not_updated_by_setup(tmp_path: pathlib.Path) -> None:
+    """The record of what runs is lost: it is in use all the same."""
+    assert refusal_of(setup_of(tmp_path, "enabled = false"), in_use(None), RUNS) == "updates-disabled"
 
 
 def test_another_major_version_is_no_mending_where_the_running_one_is_wanted(tmp_path: pathlib.Path) -> None:

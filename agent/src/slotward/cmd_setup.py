@@ -111,7 +111,8 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
     try:
         if args.manifest is not None:
             release = _verified(setup, seen, args.manifest, record.version, record.sha256)
-            record = record._replace(sequence=release.sequence, expires_at=release.expires_at, channel=release.channel)
+            record = record._replace(version=release.version, sequence=release.sequence)  # its program may not say
+            record = record._replace(expires_at=release.expires_at, channel=release.channel)
         if what == "install":
             gate.installing(setup, seen.state, record)
         floor = status.floor_of(product, seen.state)

@@ -87,12 +87,13 @@ def installing(setup: own.Setup, state: settle.State, record: records.SlotRecord
     """Refuse a program that setup would install where the policy would not take it; what runs already is no question."""
     current = state.slots.get(state.current or "")
     running = current.version if current is not None else None
-    if running == record.version:
+    if current is not None and (running, current.sha256) == (record.version, record.sha256):
         return
     target = checks.Target(setup.product.name, record.version, "", record.sha256, "")
     facts = facts_of(setup, state, target, running)
-    if running is None:  # nothing is replaced, so nothing is updated
-        facts = facts._replace(policy=facts.policy._replace(enabled=True, same_major=False, strict_sequence=False))
+    if running is None:  # nothing known is replaced; what runs all the same is, and on hold that is no update either
+        enabled = facts.policy.enabled or not state.in_use
+        facts = facts._replace(policy=facts.policy._replace(enabled=enabled, same_major=False, strict_sequence=False))
     refusal = checks.check_policy(facts)
     if refusal is None and record.channel:
         refusal = checks.check_offer(facts, checks.Offer(record.sequence, record.channel))
