@@ -195,6 +195,23 @@ def test_yes_is_not_enough_for_a_jump(bench: Bench) -> None:
     assert bench.signers(jump / "manifest.json") == [0]
 
 
+@pytest.mark.parametrize("compared", [False, True])
+def test_a_time_of_issue_that_has_not_come_is_a_jump(bench: Bench, compared: bool) -> None:
+    """Hosts would judge every expiry by it for ever, so nobody signs it by a slip of the year; compared with others or not."""
+    bench.release("1.0.0", 4, 0, 1)
+    bench.build(version="1.1.0", sequence="5", artifact="any:linux-amd64", issued_at="2226-01-01T00:00:00Z")
+    path = bench.top / "releases/toy/1.1.0/manifest.json"
+    arguments = sign_arguments(bench, path.parent, "--yes", "--json")
+    if not compared:
+        arguments = ["sign", "--manifest", str(path), "--key", "k0.pem", "--yes", "--json"]
+    text = refused(bench.run(*arguments), codes.NOT_AGREED)
+    assert "issued 2226-01-01T00:00:00Z, " in text
+    assert "ahead of this machine's clock" in text
+    assert bench.signers(path) == []
+    assert bench.run(*arguments, "--accept-jump").status == 0
+    assert bench.signers(path) == [0]
+
+
 def test_on_a_terminal_a_jump_needs_its_word(bench: Bench) -> None:
     """`yes` is not that word, even with --yes on the command line."""
     bench.release("1.0.0", 4, 0, 1)

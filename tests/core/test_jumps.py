@@ -8,7 +8,7 @@ from typing import Any, List
 import pytest
 from core import making
 
-from slotcore import documents, jumps, manifest, release
+from slotcore import documents, jumps, manifest, release, rfc3339
 
 KEYS = making.three()
 
@@ -120,3 +120,12 @@ def test_the_next_key_set_is_no_jump() -> None:
 def test_each_jump_of_a_key_set_is_told(new: documents.KeySet, text: str) -> None:
     """As of a release."""
     assert jumps.of_key_set(new, [key_set(1)]) == (text,)
+
+
+def test_a_time_of_issue_that_has_not_come_is_a_jump() -> None:
+    """A day of difference between clocks is none."""
+    new = made("1.1.0", 2)
+    assert jumps.ahead(new, new.issued_at - jumps.AHEAD_S) == ()
+    (said,) = jumps.ahead(new, new.issued_at - 3 * jumps.AHEAD_S - 1)
+    assert said.startswith("issued %s, 3 days ahead of this machine's clock" % rfc3339.render(new.issued_at))
+    assert jumps.ahead(key_set(1), 0) != ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from typing import List, Sequence, Tuple, cast
 
 from slotcore import codes, describing, documents, jumps, manifest, release, signing, verifying
@@ -96,17 +97,18 @@ def _jumps(args: argparse.Namespace, parts: signing.Parts) -> Tuple[str, ...]:
     """What jumps since the documents before, and on standard error which one was compared with."""
     if parts.kind not in (documents.RELEASE, documents.KEY_SET):
         return ()
+    ahead = jumps.ahead(cast(manifest.Manifest, parts.body), int(time.time()))
     before = release_pins.previous(args, parts.kind, parts.body.product)
     others = [one for one in before if one.parts.body != parts.body]
     if not others:
         nothing = "nothing there verifies" if args.previous else "give --previous DIR and --pins"
         release_say.say(f"not compared with an earlier {parts.kind.name}: {nothing}")
-        return ()
+        return ahead
     release_say.say(f"compared with {others[-1].path}: {documents.named(others[-1].parts.body)}")
     bodies = [one.parts.body for one in others]
     if isinstance(parts.body, manifest.Manifest):
-        return jumps.of_release(parts.body, cast(List[manifest.Manifest], bodies))
-    return jumps.of_key_set(cast(documents.KeySet, parts.body), cast(List[documents.KeySet], bodies))
+        return ahead + jumps.of_release(parts.body, cast(List[manifest.Manifest], bodies))
+    return ahead + jumps.of_key_set(cast(documents.KeySet, parts.body), cast(List[documents.KeySet], bodies))
 
 
 def _agree(args: argparse.Namespace, found: Sequence[str]) -> None:

@@ -15,6 +15,8 @@ from typing import List, Optional, Sequence, Tuple, TypeVar
 from . import documents, keys, manifest, rfc3339, semver
 
 Body = TypeVar("Body", manifest.Manifest, documents.KeySet)
+AHEAD_S = 86400
+"""How far clocks may differ before a time of issue is a jump."""
 
 
 def newest(before: Sequence[Body]) -> Optional[Body]:
@@ -66,6 +68,14 @@ def of_key_set(new: documents.KeySet, before: Sequence[documents.KeySet]) -> Tup
         times = (rfc3339.render(new.expires_at), rfc3339.render(last.expires_at))
         found.append("expires %s, earlier than the key set before (%s)" % times)
     return tuple(found)
+
+
+def ahead(new: Body, now_s: int) -> Tuple[str, ...]:
+    """The jump of a time of issue that has not come yet: hosts judge expiry by it from then on, and nothing takes it back."""
+    if new.issued_at <= now_s + AHEAD_S:
+        return ()
+    text = "issued %s, %d days ahead of this machine's clock: hosts that take it judge every expiry by that time from then on"
+    return (text % (rfc3339.render(new.issued_at), (new.issued_at - now_s) // 86400),)
 
 
 def _sequence(new: int, last: int, what: str) -> List[str]:
