@@ -15,6 +15,7 @@ from support import signing
 
 from slotcore import audit, codes, ops, plans, recording, records
 from slotcore import trust_record as trusts
+from slotward import audit as noted
 from slotward import audit_file, cli, own
 from slotward.host import read_state
 
@@ -438,3 +439,18 @@ def test_a_cut_between_the_two_records_is_caught_up_with_by_the_next_command(hos
     host.write(recording.UPDATE, records.render_update(host.update()._replace(trust=0)))
     assert not host.applied(FIRST).json["changed"]
     assert host.update().trust == 1
+
+
+def test_I3_what_was_withdrawn_outlives_the_loss_of_both_records(host: Host) -> None:
+    """The log alone knows that there was a record of it: the repair writes it anew, and updates are refused until then."""
+    product = own.load(str(host.top / "config.toml")).product
+    noted.note(product, audit.INSTALLED, to_version="1.0.0", sequence=1, sha256="0" * 64)
+    host.applied(AWAY)
+    for name in (recording.UPDATE, recording.TRUST):
+        for path in (host.slots / name, host.slots / (name + recording.COPY)):
+            path.unlink()
+    ran = host.run("update", "--repair")
+    assert (ran.status, ran.json["floor"]) == (0, 1), ran
+    assert [(entry.version, entry.sequence) for entry in host.record().withdrawn] == [("1.0.0", 1)]
+    assert host.run("trust").json["trust"]["source"] == "configuration"
+    assert host.run("update", "--repair").json["changed"] is False

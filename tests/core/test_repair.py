@@ -129,6 +129,23 @@ def test_I3_a_lost_update_record_never_forgets_that_there_was_a_key_set() -> Non
     assert update.trust == 3
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"keys": 4},
+        {"permits": (("0123456789abcdef", 7),)},
+        {"withdrawn": (audit.Event(audit.WITHDRAWN, "probe", 7, to_version="2", sequence=2),)},
+    ],
+)
+def test_I3_a_log_that_knows_of_keys_permits_or_withdrawals_knows_that_there_was_a_record_of_them(
+    told: Dict[str, Any],
+) -> None:
+    """With both records gone and their copies, a permit that was used would serve again, and what was withdrawn come back."""
+    update = repaired(facts(broken(LOST_UPDATE), audit=log()._replace(**told))).update
+    assert update is not None
+    assert update.trust == 1, "so that its absence is a loss, which the next round of the repair mends or names"
+
+
 LOST_TRUST = settle.Damage("trust.json", "it is torn", True)
 KEYS = trust_record.Keys(4, 5, 9, ("sha256/" + "A" * 43 + "=",), 1, "0" * 64)
 PERMIT = "0123456789abcdef"

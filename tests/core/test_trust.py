@@ -189,6 +189,8 @@ def test_N16_an_expired_key_set_is_taken_only_as_a_step() -> None:
     assert found.keys.sequence == 2
     assert refused(FIRST, SECOND, clocks=late).text.startswith("set-2.json: the key set expired")
     assert refused(FIRST, withdrawal(NEW), clocks=late).code == codes.EXPIRED
+    assert refused(FIRST, FIRST, clocks=late).code == codes.EXPIRED, "itself again is no later one"
+    assert refused(key_set(2, NEW, OLD[:2]), FIRST, clocks=late).code == codes.EXPIRED, "nor is an earlier one"
 
 
 def test_N9_N11_expiry_goes_by_the_latest_of_the_known_times() -> None:

@@ -81,6 +81,15 @@ def test_a_pin_that_goes_away_takes_the_free_slots_record_with_it(
     assert names(trust_plans.plan_apply(PRODUCT, empty, "b", after)) == ["trust.json", "update.json"]
 
 
+def test_a_threshold_that_rises_takes_the_free_slots_record_with_it() -> None:
+    """What fewer signatures let in is let in by the slot's record alone, so it must prove itself again."""
+    before = trusting(trusts.Trust(4, KEYS._replace(threshold=1)))
+    for threshold, cleared in ((1, []), (2, ["slots.json"])):
+        after = trusts.Trust(4, KEYS._replace(sequence=2, threshold=threshold))
+        plan = trust_plans.plan_apply(PRODUCT, before, "b", after)
+        assert names(plan) == [*cleared, "trust.json", "update.json"]
+
+
 def test_with_the_record_begun_anew_what_was_staged_proves_itself_again() -> None:
     """Nobody knows whose signatures counted before, so it goes although no key of the configuration does."""
     after = trusts.Trust(4, KEYS._replace(pins=("sha256/x",), threshold=1))

@@ -50,9 +50,13 @@ class Facts(NamedTuple):
 
     @property
     def trust(self) -> int:
-        """The highest generation of `trust.json` that is known of; 1 where there was one that nobody can read."""
+        """The highest generation of `trust.json` that is known of; 1 where there was one that nobody can read.
+
+        Key sets, withdrawals and permits are all kept there: a log that knows of any knows that there was one.
+        """
         known = [held.generation for held in (self.state.trust, *self.trusts) if held is not None]
-        return max([int(self.trust_there or self.audit.keys > 0), self.state.update.trust, *known])
+        told = bool(self.audit.keys or self.audit.withdrawn or self.audit.permits)
+        return max([int(self.trust_there or told), self.state.update.trust, *known])
 
 
 class Known(NamedTuple):

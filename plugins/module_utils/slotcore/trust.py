@@ -107,7 +107,7 @@ def _key_set(facts: Facts, trust: trusts.Trust, read: _Read, later: Sequence[int
         text = "key set %d is not above %d, which is in use here"
         return codes.Refusal(codes.KEYS_NOT_NEWER, text % (body.sequence, used.sequence))
     refusal = _judged(facts, trust, read.published, read.kind)
-    if refusal is None and not later:
+    if refusal is None and not any(sequence > body.sequence for sequence in later):
         refusal = _expired(facts, trust, read.kind, body.expires_at)
     if refusal is not None:
         return refusal

@@ -3,7 +3,8 @@
 
 Rules:
 - `trust.json` goes first, one generation on, then `update.json`, which from then on demands that generation at least.
-- Before a key counts for nothing, what was let in by it must prove itself anew: the free slot's record goes first.
+- Before a key counts for nothing, or more of them must sign, what was let in before must prove itself anew: the free
+  slot's record goes first.
 - A permit is used up between the trial record and the switch, and what it allows is forgotten before that record goes:
   so whoever finds it allowed finds the trial that it is for.
 """
@@ -33,10 +34,10 @@ def plan_apply(
 
     `all_anew`: nobody knows whose signatures counted before, so what is staged must prove itself again in any case.
     """
-    before = standing.in_force(product, state).pins
-    gone = set(before) - set(trust.keys.pins) if trust.keys is not None else ()
+    before, keys = standing.in_force(product, state), trust.keys
+    stricter = keys is not None and (bool(set(before.pins) - set(keys.pins)) or keys.threshold > before.threshold)
     cleared: ops.Plan = ()
-    if (gone or all_anew) and free_slot in state.slots:
+    if (stricter or all_anew) and free_slot in state.slots:
         kept = {name: entry for name, entry in state.slots.items() if name != free_slot}
         cleared = recording.write(product, recording.SLOTS, records.render_slots(kept))
     return cleared + _write(product, trust, state.update)
