@@ -81,22 +81,25 @@ class ActionModule(remote.RemoteAction):
         result = self._one(target, platform)
         if result["code"] != codes.BELOW_MIN_FROM or not stones:
             return result
-        way = flow.way(self._node(), target, stones)
+        node = self._node()
+        way = flow.way(node, target, stones)
         if isinstance(way, codes.Refusal):
             return dict(result, reason=way.text, msg=way.text)
         if self._task.check_mode:
-            return flow.planned_way(result, way)
+            return flow.planned_way(result, way, node.get("version"))
         done: List[Dict[str, Any]] = []
         for one in way:
             last = one is way[-1]
-            ended = self._one(one, platform, None if last else os.urandom(8).hex())
+            ended = self._one(one, platform, None if last else os.urandom(8).hex(), push=flow.must_push(one, platform))
             done.append(flow.step_of(one, ended["state"], ended["trial_id"]))
             if last or ended["state"] not in flow.WELL or not self._params["confirm"]:
                 break
         rest = [flow.step_of(one, flow.PLANNED) for one in way[len(done) :]]
         return flow.walked(result, ended, done + rest)
 
-    def _one(self, target: Dict[str, Any], platform: str, trial_id: Optional[str] = None) -> Dict[str, Any]:
+    def _one(
+        self, target: Dict[str, Any], platform: str, trial_id: Optional[str] = None, push: bool = False
+    ) -> Dict[str, Any]:
         """One release: what would be done, staged, or switched to and seen through."""
         told = ansible_glue.word_for(target, platform)
         if self._params["push"]:
@@ -106,7 +109,7 @@ class ActionModule(remote.RemoteAction):
         if self._task.check_mode:
             return self._planned(target, word, permit)
         words = flow.words(self._params) + permit + remote.server_time()
-        if self._params["push"]:
+        if self._params["push"] or push:
             plan = self._planned(target, word, permit)
             if plan["failed"] and plan["code"] != codes.TRIAL_PENDING:
                 return plan

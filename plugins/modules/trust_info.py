@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 - name: Name the hosts that trust only the old keys
   ansible.builtin.debug:
-    msg: "{{ ansible_play_hosts | map('extract', hostvars, 'trusted') | selectattr('only_old') | map(attribute='trust') }}"
+    msg: "{{ ansible_play_hosts | map('extract', hostvars) | selectattr('trusted.only_old') | map(attribute='inventory_hostname') }}"
   run_once: true
 """
 

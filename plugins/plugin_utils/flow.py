@@ -144,6 +144,12 @@ def way(
     return found if isinstance(found, codes.Refusal) else [by_step[step] for step in found]
 
 
+def must_push(target: Dict[str, Any], platform: str) -> bool:
+    """Whether a step's program can only come from the controller: it has no address, and nobody has staged it."""
+    artifact = target["artifacts"].get(platform) or {}
+    return bool(target.get("directory")) and not artifact.get("url")
+
+
 def _step(target: Dict[str, Any]) -> steps.Step:
     return steps.Step(target["version"], int(target.get("sequence") or 0), target.get("min_from"))
 
@@ -153,12 +159,14 @@ def step_of(target: Dict[str, Any], state: str, trial_id: Optional[str] = None) 
     return {"version": target["version"], "state": state, "trial_id": trial_id}
 
 
-def planned_way(refused: Result, targets: Sequence[Dict[str, Any]]) -> Result:
+def planned_way(refused: Result, targets: Sequence[Dict[str, Any]], running: Optional[str]) -> Result:
     """What check mode answers of a host that has to pass stepping stones: the refusal of the direct way is none then."""
     result = dict(refused, failed=False, changed=True, state="idle", code=codes.OK, reason=None)
+    result["from"] = result["from"] or running
     result["steps"] = [step_of(one, PLANNED) for one in targets]
     result["msg"] = "by way of %s" % ", ".join(one["version"] for one in targets)
-    result["diff"] = ansible_glue.before_after(result["product"], result["from"], targets[-1]["version"])
+    result["diff"] = ansible_glue.before_after(result["product"], result["from"], None)
+    result["diff"]["after"] = "".join("%s %s\n" % (result["product"], one["version"]) for one in targets)
     return result
 
 

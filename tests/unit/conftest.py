@@ -227,6 +227,7 @@ class Stage:
         env = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.directory),
+            "PWD": str(self.directory),  # as a shell has it
             "LC_ALL": "C.UTF-8",
             "ANSIBLE_COLLECTIONS_PATH": str(self.collections),
             "ANSIBLE_CONNECTION_PLUGINS": str(SUPPORT / "connection_plugins"),

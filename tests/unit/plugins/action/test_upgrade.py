@@ -342,7 +342,9 @@ def test_no_way_is_the_refusal_with_what_is_missing(stage: Any, say: Any) -> Non
 def test_check_mode_shows_the_way(stage: Any, say: Any) -> None:
     """Nothing is done on the host; the direct way's refusal is no failure when there is another way."""
     agent = below(stage, say, "h1")
-    result = play(stage, say, "--check", "--diff", **stones(say)).of("h1", "Upgrade")
+    played = play(stage, say, "--check", "--diff", **stones(say))
+    result = played.of("h1", "Upgrade")
+    assert "-slotward 1.0.0\n+slotward 1.0.5\n+slotward 1.1.0\n" in played.out
     assert (result["kind"], result["changed"], result["code"]) == ("ok", True, "ok")
     assert [(step["version"], step["state"]) for step in result["steps"]] == [("1.0.5", "planned"), ("1.1.0", "planned")]  # fmt: skip
     assert [words[0] for words in agent.commands()] == ["prepare", "update"]
@@ -356,3 +358,25 @@ def test_staging_stages_the_first_stone(stage: Any, say: Any) -> None:
     assert (result["kind"], result["state"], result["to"]) == ("ok", "staged", "1.0.5")
     assert [step["state"] for step in result["steps"]] == ["staged", "planned"]
     assert [words[0] for words in agent.commands()] == ["upgrade", "update", "upgrade"]
+
+
+def test_a_stone_that_no_host_can_fetch_is_sent(stage: Any, say: Any, release: Any) -> None:
+    """The batch was staged by a task before; the stones after the first come from the controller all the same."""
+    first = release("1.0.5", 1).directory
+    last = release("1.1.0", 2, min_from="1.0.5").directory
+    fetch = {"name": "slotward_linux_amd64", "url": "", "sha256": "ab" * 32, "size": 9}
+    planned = say.answer("idle", from_="1.0.0", to="1.1.0", artifact=fetch)
+    refused = say.answer("refused", "below-min-from", message=BELOW, from_="1.0.0", to="1.1.0")
+    there = say.answer("confirmed", changed=True, from_="1.0.0", to="1.0.5", floor=1)
+    agent = stage.host(
+        "h1",
+        upgrade=[[3, refused], [0, begun(say, to="1.0.5")], [0, begun(say, from_="1.0.5")]],
+        confirm=[[0, there], [0, confirmed(say)]],
+        prepare=[[0, dict(planned, artifact=None)], [0, planned]],
+        update=node(say),
+    )
+    task = {"name": "Upgrade", "slotward.fleet.upgrade": {"executable": "{{ agent_path }}", "release": str(last)}}
+    result = stage.play([{"hosts": "all", "gather_facts": False, "tasks": [task]}]).of("h1", "Upgrade")
+    assert (result["kind"], [step["state"] for step in result["steps"]]) == ("ok", ["confirmed", "confirmed"]), first
+    words = [words for words in agent.commands() if words[0] == "upgrade"]
+    assert ["--src" in line for line in words] == [False, False, True]
