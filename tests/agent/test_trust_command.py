@@ -8,7 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import pytest
 from support import signing
@@ -454,3 +454,33 @@ def test_I3_what_was_withdrawn_outlives_the_loss_of_both_records(host: Host) -> 
     assert [(entry.version, entry.sequence) for entry in host.record().withdrawn] == [("1.0.0", 1)]
     assert host.run("trust").json["trust"]["source"] == "configuration"
     assert host.run("update", "--repair").json["changed"] is False
+
+
+def record_findings(host: Host) -> List[Tuple[str, str, str]]:
+    """What doctor finds of the records: state, message, what to run."""
+    checks = host.run("doctor").json["checks"]
+    return [(one["state"], one["message"], one["run"]) for one in checks if one["name"] == "records"]
+
+
+def test_I3_doctor_tells_older_records_by_the_log(host: Host) -> None:
+    """A set of older records with their copies is sound, so it is believed; but the log knows what was in force since."""
+    host.applied(FIRST)
+    before = host.kept()
+    host.applied(SECOND)
+    product = own.load(str(host.top / "config.toml")).product
+    noted.note(product, audit.CONFIRMED, to_version="1.1.0", sequence=2, trial_id="00112233445566aa")
+    host.write(recording.UPDATE, records.render_update(host.update()._replace(floor=2)))
+    assert [found[0] for found in record_findings(host)] == ["ok"]
+    for name, data in before.items():
+        if name.partition(".copy")[0] in (recording.TRUST, recording.UPDATE):
+            (host.slots / name).write_bytes(data)
+    assert host.run("trust").json["trust"]["sequence"] == 1, "what this is about: the revoked keys count again"
+    (floor, keys) = record_findings(host)
+    assert (floor[0], keys[0]) == ("fail", "fail")
+    assert floor[1].startswith("the release floor is 1, and the audit log tells of 2")
+    assert "set [update] release_sequence = 2" in floor[2]
+    assert keys[1].startswith("key set 1 is in use, and the audit log tells of key set 2")
+    host.applied(SECOND)
+    assert [found[0] for found in record_findings(host)] == ["fail"], "the floor is still behind"
+    host.configure(",".join(one.public.pin for one in OLD), more="release_sequence = 2\n")
+    assert [found[0] for found in record_findings(host)] == ["ok"]

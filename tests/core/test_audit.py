@@ -366,3 +366,16 @@ def test_what_was_said_about_trust() -> None:
     )
     assert (found.keys, found.withdrawn, found.permits) == (4, (away,), (("0123456789abcdef", 9),))
     assert (log(EVENT).keys, log(EVENT).withdrawn, log(EVENT).permits) == (0, (), ())
+
+
+def test_the_floor_that_is_known_is_what_a_permit_took_it_down_to() -> None:
+    """By the trial that was permitted and no other; where older lines are gone it is only lower, never higher."""
+    at_five = EVENT._replace(event="installed", sequence=5, trial_id="")
+    permit = EVENT._replace(event="permitted", sequence=2, trial_id="0" * 16, why="downgrade permit 0123456789abcdef")
+    down = EVENT._replace(event="confirmed", sequence=2, trial_id="0" * 16)
+    assert (log(at_five, permit, down).floor, log(at_five, permit, down).confirmed) == (2, 5)
+    assert log(at_five, permit, down._replace(event="rolled-back")).floor == 5
+    assert log(at_five, permit, down._replace(trial_id="1" * 16)).floor == 5
+    assert log(at_five, down._replace(trial_id="")).floor == 5, "no permit, no trial: nothing goes down"
+    assert log(at_five, permit, down, EVENT._replace(event="confirmed", sequence=3, trial_id="2" * 16)).floor == 3
+    assert log(permit, down).floor == 2

@@ -36,6 +36,9 @@ class Audit(NamedTuple):
     lines: str = "no lines yet"
     why: str = ""
     refuses: bool = False
+    floor: int = 0
+    """The release floor that it knows of, and the newest key set; a record that is behind is an older one."""
+    keys: int = 0
 
 
 class Seen(NamedTuple):
@@ -93,7 +96,10 @@ def _of_copy(broken: Dict[str, str]) -> str:
 def _records(seen: Seen) -> List[Finding]:
     broken = seen.answer["broken"]
     if broken is None or os.path.basename(broken["file"]) == "good":  # a link: the check of the slots tells it
-        return [Finding("records", "ok", f"release floor {seen.answer['floor']}")]
+        older = doctor_trust.older(seen.answer, seen.audit.floor, seen.audit.keys, seen.config_path)
+        return [Finding(*found) for found in older] or [
+            Finding("records", "ok", f"release floor {seen.answer['floor']}")
+        ]
     return [
         Finding(
             "records",
@@ -237,6 +243,7 @@ def _gather(setup: own.Setup) -> Seen:
 
 def gather_audit(product: products.Product) -> Audit:
     """What there is to say of the log, after reading all of it."""
+    from slotcore import audit_chain
     from slotward import audit, audit_read, audit_tail, cmd_audit
 
     try:
@@ -244,7 +251,8 @@ def gather_audit(product: products.Product) -> Audit:
     except (codes.BrokenAudit, OSError) as error:
         return Audit(why=str(error).removesuffix(audit_tail.WAY_OUT), refuses=True)
     report = audit_read.read(product.slots_dir)
-    return Audit(cmd_audit.count(*report.chain), cmd_audit.damage(report))
+    told = audit_chain.facts(report.lines[: report.holds])
+    return Audit(cmd_audit.count(*report.chain), cmd_audit.damage(report), False, told.floor, told.keys)
 
 
 def run(args: argparse.Namespace) -> answers.Answer:

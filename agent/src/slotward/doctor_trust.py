@@ -19,6 +19,20 @@ def findings(answer: Answer, config_path: str) -> List[Found]:
     return [*_pins(answer, config_path), *_expiry(answer), *_withdrawn(answer), *_set_aside(answer)]
 
 
+def older(answer: Answer, floor: int, keys: int, config_path: str) -> List[Found]:
+    """Sound records that are behind what the audit log knows of: older ones were put in their place, or a write was cut."""
+    found: List[Found] = []
+    if answer["floor"] < floor:
+        text = f"the release floor is {answer['floor']}, and the audit log tells of {floor}: an older record was put in its place"
+        run = f"slotward audit, then set [update] release_sequence = {floor} in {config_path} (role agent: agent_release_sequence)"
+        found.append(("records", "fail", text, run))
+    if answer["trust"]["sequence"] < keys:
+        used = f"key set {answer['trust']['sequence']} is" if answer["trust"]["sequence"] else "no key set is"
+        text = f"{used} in use, and the audit log tells of key set {keys}: an older record was put in its place, or taking it was cut short"
+        found.append(("records", "fail", text, "slotward trust apply FILE ... (the key sets up to that one)"))
+    return found
+
+
 def _pins(answer: Answer, config_path: str) -> List[Found]:
     pins, threshold, trust = answer["pins"], answer["threshold"], answer["trust"]
     if trust["source"] == "unknown":

@@ -78,6 +78,8 @@ class Facts(NamedTuple):
     withdrawn: Tuple[audit.Event, ...] = ()
     permits: Tuple[Tuple[str, int], ...] = ()
     """The ids of permits that were used, and when."""
+    floor: int = 0
+    """The floor at least, by what is left of the log: as `confirmed`, but for what a permit took it down to."""
 
 
 def closed_name(first: int) -> str:
@@ -135,12 +137,15 @@ def facts(lines: Iterable[bytes]) -> Facts:
     named: Dict[str, Named] = {}
     withdrawn: List[audit.Event] = []
     permits: List[Tuple[str, int]] = []
+    floor, permitted = 0, ""
     for count, line in enumerate(map(audit.parse, lines), 1):
         event = line.event
         if event.event != audit.REFUSED and not begun:
             begun, whole = True, line.number == count and event.event in BEGINS_A_HOST
         if event.event in RAISES_THE_FLOOR:
             confirmed = max(confirmed, event.sequence)
+            down = event.event == audit.CONFIRMED and event.trial_id == permitted != ""
+            floor = event.sequence if down else max(floor, event.sequence)
         if event.event in MAKES_GOOD:
             good = event.sha256
         elif event.event == audit.KEYS_CHANGED:
@@ -149,6 +154,7 @@ def facts(lines: Iterable[bytes]) -> Facts:
             withdrawn.append(event)
         elif event.event == audit.PERMITTED:
             permits.append((event.why.rpartition(" ")[2], event.at))
+            permitted = event.trial_id
         if event.sha256 and event.event in NAMES_VERIFIED_BYTES:
             named[event.sha256] = Named(event.to_version, event.sequence)
-    return Facts(confirmed, named, whole, good, keys, tuple(withdrawn), tuple(permits))
+    return Facts(confirmed, named, whole, good, keys, tuple(withdrawn), tuple(permits), floor)
