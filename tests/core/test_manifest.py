@@ -218,6 +218,12 @@ def test_a_key_of_small_order_is_none(point: str) -> None:
     )
 
 
+@pytest.mark.parametrize("y", [2, 2**255 - 21])
+def test_a_key_beside_those_points_is_one(y: int) -> None:
+    """The refusal of points of small order takes nothing else with it."""
+    assert manifest.alg_of(manifest.SPKI_SHAPES["EdDSA"][0] + y.to_bytes(32, "little")) == "EdDSA"
+
+
 def test_a_key_has_one_encoding_only() -> None:
     """A compressed point would be a second pin for the same key."""
     spki = making.key(1).public.spki
