@@ -25,7 +25,7 @@ from typing import Callable, Dict, FrozenSet, Iterator, List, Mapping, NamedTupl
 
 import pytest
 
-from slotcore import codes, ops, records, settle, trial
+from slotcore import codes, ops, records, settle
 from slotcore import config as configs
 from slotcore import product as products
 from slotward import (
@@ -278,7 +278,7 @@ def use_state(path: pathlib.Path) -> bool:
 
 def use_trial(path: pathlib.Path) -> bool:
     """A file of the trial, read by itself."""
-    return host._part_of_trial(str(path)) not in (None, trial.ODD)
+    return host._part_of_trial(str(path)) not in (None, settle.ODD)
 
 
 def use_copy_of_record(path: pathlib.Path) -> bool:

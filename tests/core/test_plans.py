@@ -399,7 +399,7 @@ ASIDE = "trial.broken-1700000000"
     [
         pytest.param(b"SPEC=1\n", True, id="damaged"),
         pytest.param(b"\0\0\0", True, id="zeros"),
-        pytest.param(trial.ODD, True, id="no plain file"),
+        pytest.param(settle.ODD, True, id="no plain file"),
         pytest.param(b"SPEC=1\nREASON=bad-record\n", True, id="damaged, with its reason"),
         pytest.param(b"REASON=lost-record\n", False, id="the guard's mark for a lost record"),
         pytest.param(b"REASON=lo", False, id="the same, torn"),
@@ -422,7 +422,7 @@ def test_a_damaged_trial_record_is_set_aside_and_a_sound_one_goes(data: bytes, k
 
 def test_a_trial_that_is_no_plain_file_is_ended_without_an_append_to_it() -> None:
     """A FIFO in its place would hold whoever opens it; it is renamed, and set aside at last."""
-    found = state("b", "a", "a", claim={"trial": trial.ODD}, log=values.STARTED)
+    found = state("b", "a", "a", claim={"trial": settle.ODD}, log=values.STARTED)
     plan = plans.plan_go_back(PRODUCT, found, None, END)
     assert not any(isinstance(op, ops.Append) or getattr(op, "path", "") == "/slots/trial.revert.tmp" for op in plan)
     assert ops.Sync("/slots/trial.revert") not in plan

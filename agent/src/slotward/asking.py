@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 from typing import Dict
 
 UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts", "Job")
 TIMEOUT_S = 10.0
+SIGKILL = 9
+"""As `signal` has it, whose import costs more than asking does."""
 MAX_OUTPUT = 64 * 1024
 
 
@@ -48,7 +49,7 @@ class Question:
             while self._pid and len(text) < MAX_OUTPUT:
                 left = until - time.monotonic()
                 if left <= 0 or not select.select([self._read], [], [], left)[0]:
-                    os.kill(self._pid, signal.SIGKILL)
+                    os.kill(self._pid, SIGKILL)
                     break
                 block = os.read(self._read, 4096)
                 if not block:

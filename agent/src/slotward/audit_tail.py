@@ -40,6 +40,8 @@ def open_plain(path: str, flags: int = READ, mode: int = 0o640) -> int:
     """A descriptor of the log; raises BrokenAudit for what is no plain file of root's, OSError for the rest."""
     try:
         descriptor = os.open(path, flags, mode)
+    except FileNotFoundError:
+        raise
     except OSError as error:
         from slotward import opening
 

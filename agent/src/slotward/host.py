@@ -13,7 +13,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Tuple, TypeVar
 
-from slotcore import codes, records, settle, trial
+from slotcore import codes, records, settle
 from slotcore import product as products
 
 if TYPE_CHECKING:
@@ -93,10 +93,10 @@ def _part_of_trial(path: str) -> Optional[bytes]:
         return None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
-            return trial.ODD
+            return settle.ODD
         raise
     try:
-        return os.read(descriptor, _MAX_SMALL + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else trial.ODD
+        return os.read(descriptor, _MAX_SMALL + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else settle.ODD
     finally:
         os.close(descriptor)
 
@@ -104,7 +104,7 @@ def _part_of_trial(path: str) -> Optional[bytes]:
 def _lines_of_trial(path: str) -> bytes:
     """The log or the sources of a trial; nothing when there are none."""
     data = _part_of_trial(path)
-    return b"" if data is None or data == trial.ODD else data
+    return b"" if data is None or data == settle.ODD else data
 
 
 def read_record(path: str, most: int = records.MAX_BYTES) -> Optional[bytes]:
@@ -200,11 +200,20 @@ def read_state(product: products.Product) -> settle.State:
         trust_known=trust_known,
     )
     state = _with_good(product, state)
-    if damaged or any(trial.is_damaged(data) for data in (state.trial, state.confirm, state.revert)):
+    if damaged or _has_damaged_trial(state):
         from slotward import broken
 
         return broken.examined(product, state, damaged)
     return state
+
+
+def _has_damaged_trial(state: settle.State) -> bool:
+    there = [data for data in (state.trial, state.confirm, state.revert) if data is not None]
+    if not there:
+        return False
+    from slotcore import trial  # few starts meet a trial, and every start pays for what it imports
+
+    return any(trial.is_damaged(data) for data in there)
 
 
 def _trust(

@@ -206,7 +206,7 @@ def plan_go_back(product: products.Product, state: settles.State, trial: Optiona
         return plan_finish_revert(product, state, trial, end)
     reverted = product.path("trial.revert")
     claim: ops.Plan = (ops.Claim(product.path("trial"), reverted), ops.SyncDir(product.slots_dir))
-    if state.trial != trials.ODD:
+    if state.trial != settles.ODD:
         claim += (ops.Append(reverted, f"REASON={end.code}\n".encode("ascii")), ops.Sync(reverted))
     by_hand = (ops.Restart(),) if state.current == state.good else ()  # what was started may still be what runs
     return claim + by_hand + plan_finish_revert(product, state, trial, end)

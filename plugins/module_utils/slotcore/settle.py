@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import codes, records
 from . import product as products
-from . import trial as trials
 
 if TYPE_CHECKING:
+    from . import trial as trials
     from . import trust_record as trusts
 
 TRIAL_NAMES = ("trial.log", "trial.sources")
 """What belongs to a trial beside its record and `back`."""
+ODD = b"\0"
+"""Stands for the contents of a name that is no plain file: a bad record, to which nothing can be appended."""
 
 
 class Clock(NamedTuple):
@@ -133,6 +135,8 @@ def _without_record(state: State) -> Settlement:
 
 
 def _with_trial(state: State, data: bytes, clock: Clock) -> Settlement:
+    from . import trial as trials  # few starts meet a trial, and every start pays for what it imports
+
     trial = trials.parse_trial(data)
     if state.current == state.good:
         if trials.was_started(state.log):
@@ -151,8 +155,12 @@ def decide(state: State, clock: Clock) -> Settlement:
     if not state.in_use:
         return Settlement(Action.NONE, codes.OK)
     if state.confirm is not None:
+        from . import trial as trials
+
         return Settlement(Action.FINISH_CONFIRM, codes.OK, trials.parse_trial(state.confirm))
     if state.revert is not None:
+        from . import trial as trials
+
         trial, reason = trials.parse_revert(state.revert)
         return Settlement(Action.FINISH_REVERT, reason or codes.DID_NOT_START, trial)
     if state.trial is not None:

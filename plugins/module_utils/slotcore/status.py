@@ -8,12 +8,14 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import codes, outcome, records, standing
 from . import product as products
 from . import settle as settles
-from . import trial as trials
+
+if TYPE_CHECKING:
+    from . import trial as trials
 
 
 class Unit(NamedTuple):

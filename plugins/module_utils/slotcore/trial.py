@@ -19,8 +19,6 @@ from . import product as products
 MAX_BYTES = 4096
 LOG_HEADER = b"log 1".ljust(63, b"#") + b"\n"
 CRASHES_TO_GO_BACK = 4
-ODD = b"\0"
-"""Stands for the contents of a name that is no plain file: a bad record, to which nothing can be appended."""
 
 _LINE = re.compile(rb"([A-Z][A-Z0-9_]*)=([A-Za-z0-9._:/+=-]+)\n")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,14}")
