@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import time
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence
 
@@ -37,9 +38,11 @@ HALF_DONE = ".publishing-"
 
 
 def chunks(path: str) -> Iterator[bytes]:
-    """A file in pieces; raises Refused when it cannot be read."""
+    """A file in pieces; raises Refused when it cannot be read. Nobody waits for a FIFO, or reads a device for ever."""
     try:
-        with open(path, "rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is no plain file")
             yield from iter(lambda: file.read(CHUNK), b"")
     except OSError as error:
         raise codes.refused(codes.CANNOT_READ, "%s cannot be read: %s" % (path, error.strerror)) from None

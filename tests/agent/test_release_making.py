@@ -403,3 +403,27 @@ def test_key_sets_are_compared_with_the_one_before(bench: Bench) -> None:
     )
     assert "threshold 1; it was 2" in refused(ran, codes.NOT_AGREED)
     assert manifest.parse_published((bench.top / "two.json").read_bytes()).signatures == ()
+
+
+def test_what_is_no_plain_file_is_waited_for_by_nobody(bench: Bench) -> None:
+    """A FIFO or a link to an endless device, in a directory that is searched or given by its name; a shell's pipe is read."""
+    directory = bench.release("1.0.0", 4, 0, 1)
+    path = str(directory / "manifest.json")
+    for number, version in enumerate(("0.1.0", "0.2.0")):
+        (bench.top / "releases/toy" / version).mkdir()
+        odd = bench.top / "releases/toy" / version / "manifest.json"
+        os.mkfifo(odd) if number else odd.symlink_to("/dev/zero")
+        ran = bench.run("inspect", "--document", str(odd), "--json")
+        assert (ran.status, ran.json["code"]) == (1, codes.CANNOT_READ), ran
+        assert ran.json["message"].endswith(": no plain file")
+    ran = bench.run(*sign_arguments(bench, directory, "--yes", "--json"))
+    assert ran.status == 0, ran
+    assert ran.err.count(": no plain file") == 2
+    piped = f"{sys.executable} -c 'from slotward import cli; import sys; sys.exit(cli.main(sys.argv[1:]))'"
+    script = f"{piped} release inspect --json --document <(cat {path})"
+    environment = {**os.environ, "PYTHONPATH": ":".join(each for each in sys.path if each)}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["signatures"] == 2

@@ -2,6 +2,7 @@
 """The files of the release command: read with a limit, written whole or not at all.
 
 Rules:
+- A FIFO or a device among what somebody hands over is an error, nothing to wait for or to read for ever.
 - A new file appears under its name complete and synced, by a link that fails when the name is taken.
 - What is there is replaced only when the caller has read it first, under the directory's lock.
 - Whoever may read a directory may lock it too, for good: waiting for a lock has an end.
@@ -14,12 +15,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import time
 from typing import Iterator, List, Optional
 
 from slotcore import codes, release
 
 CHUNK = 1 << 20
+PIPES = ("/dev/", "/proc/")
+"""Where a shell's `<(command)` is read from, and a terminal."""
 WAIT_S = 60.0
 POLL_S = 0.05
 
@@ -36,13 +40,26 @@ class Failed(Exception):
 def read(path: str, limit: int) -> bytes:
     """The bytes of a file of at most `limit` bytes."""
     try:
-        with open(path, "rb") as stream:
+        with open(_open(path), "rb") as stream:
             data = stream.read(limit + 1)
     except OSError as error:
         raise Failed(codes.CANNOT_READ, path, error) from None
     if len(data) > limit:
         raise Failed(codes.CANNOT_READ, path, OSError(errno.EFBIG, f"more than {limit} bytes"))
     return data
+
+
+def _open(path: str) -> int:
+    """A descriptor to read from; what is no plain file is waited for by nobody, but for the pipe that a shell made."""
+    if path.startswith(PIPES):
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    is_directory = stat.S_ISDIR(mode)
+    raise OSError(errno.EISDIR, os.strerror(errno.EISDIR)) if is_directory else OSError(errno.EINVAL, "no plain file")
 
 
 def read_if_there(path: str, limit: int) -> Optional[bytes]:
@@ -53,7 +70,7 @@ def read_if_there(path: str, limit: int) -> Optional[bytes]:
 def chunks(path: str) -> Iterator[bytes]:
     """The bytes of a file of any size, in pieces."""
     try:
-        with open(path, "rb") as stream:
+        with open(_open(path), "rb") as stream:
             while True:
                 piece = stream.read(CHUNK)
                 if not piece:

@@ -88,6 +88,10 @@ def test_what_does_not_verify_is_not_published(
     (source / "slotward_1.1.0_linux_amd64").write_bytes(b"#!/bin/sh")
     assert run_module("release_publish", **asked(base, keys, source))["code"] == "size-mismatch"
     assert run_module("release_publish", **asked(base, keys, tmp_path / "missing"))["code"] == "cannot-read"
+    for odd in (tmp_path / "fifo", tmp_path / "endless"):
+        os.mkfifo(odd) if odd.name == "fifo" else odd.symlink_to("/dev/zero")
+        found = run_module("release_publish", **asked(base, keys, odd))
+        assert (found["code"], found["msg"].endswith("it is no plain file")) == ("cannot-read", True), found
     assert not base.exists()
 
 
