@@ -114,6 +114,7 @@ def test_javascript_writes_the_same(values: List[object]) -> None:
         (b"[1E3]", "byte 1: not a plain integer"),
         (b"[01]", "byte 1: not a plain integer"),
         (b"[1+1]", "byte 1: not a plain integer"),
+        (b"[1-1]", "byte 1: not a plain integer"),
         (b"[+1]", "byte 1: expected a value, found '+'"),
         (b"[-]", "byte 1: expected a value, found '-'"),
         (b"NaN", "byte 0: expected a value, found 'N'"),
@@ -172,6 +173,7 @@ def test_another_spelling_is_not_canonical(data: bytes, text: str) -> None:
 @pytest.mark.parametrize(
     ("escaped", "text"),
     [
+        (b"\\u0f9a\\uABcd", "\u0f9a\uabcd"),
         (b"\\ud7ff\\u0041", "\ud7ffA"),
         (b"\\ue000", "\ue000"),
         (b"\\ud800\\udc00", "\U00010000"),
@@ -185,6 +187,7 @@ def test_escapes_beside_and_at_the_ends_of_surrogate_pairs(escaped: bytes, text:
 
 def test_white_space_may_stand_between_any_two_tokens() -> None:
     """In empty containers too."""
+    assert canonical.parse(b"\t[\r\n1\t]\r") == [1]
     assert canonical.parse(b' { "a" : [ ] , "b" : { } , "c" : [ 1 , 2 ] } ') == {"a": [], "b": {}, "c": [1, 2]}
 
 
