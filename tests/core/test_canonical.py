@@ -125,6 +125,7 @@ def test_javascript_writes_the_same(values: List[object]) -> None:
         (b"9" * 5000, "byte 0: an integer beyond 2**53 - 1"),
         (b'"a', "byte 2: expected the rest of a string, found the end"),
         (b'"a\nb"', "byte 2: expected the rest of a string, found '\\n'"),
+        (b'"a\nb\\n"', "byte 2: expected the rest of a string, found '\\n'"),
         (b'"\\x41"', "byte 2: an escape that JSON does not have"),
         (b'"\\u12g4"', "byte 3: an escape that JSON does not have"),
         (b'"\\', "byte 2: an escape that JSON does not have"),
