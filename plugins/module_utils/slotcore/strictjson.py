@@ -176,7 +176,6 @@ class _Reader:
             low = self.unit()
             if 0xDC00 <= low < 0xE000:
                 return chr(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00))
-            raise self.fault("half of a surrogate pair")
         if 0xD800 <= unit < 0xE000:
             raise self.fault("half of a surrogate pair")
         return chr(unit)
