@@ -178,7 +178,10 @@ def test_a_file_without_a_platform_is_refused(bench: Bench) -> None:
     """The message has the spelling that helps."""
     (bench.top / "toy").write_bytes(BYTES)
     text = refused(bench.build(artifact="toy"), codes.BAD_RELEASE)
-    assert text == "cannot tell the platform of toy: its name does not end in _os_arch; write toy:linux-amd64"
+    assert (
+        text
+        == "cannot tell the platform of toy: its name does not end in _os_arch; write toy:linux-amd64 (hosts are linux-amd64 and linux-arm64)"
+    )
     assert not (bench.top / "releases").exists()
 
 
@@ -219,8 +222,8 @@ def test_other_bytes_never_take_a_releases_place(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "text"),
     [
-        ({"version": "1.1"}, codes.NOT_A_RELEASE, '"1.1" is not a release version'),
-        ({"version": "../../x"}, codes.NOT_A_RELEASE, '"../../x" is not a release version'),
+        ({"version": "1.1"}, codes.NOT_A_RELEASE, '"1.1" is not a release version, such as 1.2.0'),
+        ({"version": "../../x"}, codes.NOT_A_RELEASE, '"../../x" is not a release version, such as 1.2.0'),
         (
             {"product": "../toy", "artifact": "any:linux-amd64"},
             codes.BAD_RELEASE,
@@ -485,7 +488,9 @@ def test_verify_refuses_as_a_host_would(bench: Bench) -> None:
     text = refused(verify(bench, *pins, "--at", "2027-01-01T00:00:00Z"), codes.EXPIRED)
     assert text == "the release manifest expired at 2027-01-01T00:00:00Z"
     bench.manifest.write_bytes(b"{}")
-    assert refused(verify(bench, *pins), codes.BAD_DOCUMENT).startswith("the document is malformed: ")
+    assert refused(verify(bench, *pins), codes.BAD_DOCUMENT).startswith(
+        f"{bench.manifest}: the document is malformed: "
+    )
 
 
 def test_the_published_bytes_are_checked_bit_by_bit(bench: Bench) -> None:

@@ -17,7 +17,8 @@ from typing import List
 import pytest
 from agent.releasing import BYTES, ISSUED, NAME, Bench, on_terminal, refused
 
-from slotcore import codes, manifest, release, signing
+from slotcore import artifacts, codes, manifest, release, signing
+from slotward import gate
 
 ELF_ARM64 = b"\x7fELF\2\1\1" + bytes(9) + b"\2\0\xb7\0" + bytes(44)
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not on this machine")
@@ -427,3 +428,88 @@ def test_what_is_no_plain_file_is_waited_for_by_nobody(bench: Bench) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["signatures"] == 2
+
+
+def test_a_sequence_that_is_given_is_compared_with_what_verifies(bench: Bench) -> None:
+    """Not above the highest is refused with both; the same release again is no new one."""
+    bench.release("1.0.0", 4, 0, 1)
+    previous = ["--previous", "releases", *bench.pinned()]
+    for sequence in ("3", "4"):
+        text = refused(bench.run(*bench.build_arguments(sequence=sequence), *previous), codes.BAD_RELEASE)
+        assert text == (
+            f"sequence {sequence} is not above 4, which toy 1.0.0 has (releases/toy/1.0.0/manifest.json): "
+            "give --sequence 5, or next"
+        )
+    assert not bench.directory.exists()
+    for _again in range(2):
+        assert bench.run(*bench.build_arguments(sequence="5"), *previous).status == 0
+    for number in (0, 1):
+        bench.sign(number)
+    ran = bench.run(*bench.build_arguments(sequence="5"), *previous)
+    assert (ran.status, ran.json["changed"]) == (0, False)
+
+
+def test_a_sequence_that_cannot_be_compared_is_said(bench: Bench) -> None:
+    """Nothing there verifies."""
+    bench.release("1.0.0", 4)
+    ran = bench.run(*bench.build_arguments(sequence="3"), "--previous", "releases", *bench.pinned())
+    assert ran.status == 0
+    assert "no release of toy at releases verifies: --sequence 3 is taken as it is" in ran.err
+
+
+def test_platforms_are_those_of_hosts(bench: Bench) -> None:
+    """Another spelling is refused with the right one, an unknown one is told."""
+    text = refused(bench.build(artifact="any:linux-x86_64"), codes.BAD_RELEASE)
+    assert "write any:linux-amd64 (hosts are linux-amd64 and linux-arm64)" in text
+    ran = bench.build(artifact="any:linux-riscv")
+    assert ran.status == 0
+    said = (
+        "warning: any: the agent is made for hosts that call themselves linux-amd64 and linux-arm64; none of them takes"
+    )
+    assert said in ran.err
+    assert gate.ARCHES == artifacts.ARCHES
+
+
+def key_set(bench: Bench, path: str, sequence: int, pins: List[str], *old: str) -> None:
+    """An unsigned key set by two keys."""
+    options = ["--product", "toy", "--issued-at", ISSUED, "--key", "k0.pub.pem", "--key", "k1.pub.pem"]
+    options += [word for pin in pins for word in ("--pin", pin)]
+    ran = bench.run("key-set", *options, "--sequence", sequence, "--threshold", 1, *old, "--output", path)
+    assert ran.status == 0, ran
+
+
+def test_a_signer_sees_what_a_key_set_does_to_the_pins(bench: Bench) -> None:
+    """Beside the set before, beside the pins given for a first one; with neither, the signer is told to compare."""
+    one, two, three = bench.pins().split(",")
+    key_set(bench, "1.json", 1, [one, two], "--old-pins", f"{two},{three}")
+    ran = bench.sign(0, bench.top / "1.json")
+    assert "compared with nothing: compare each with your own list of pins" in ran.err
+    ran = bench.sign(1, bench.top / "1.json", "--pins", f"{two},{three}")
+    shown = [f"    + {one} (new)", f"    = {two} (kept)", f"    - {three} (gone)"]
+    assert ["  its pins beside those of --pins:", *shown] == ran.err.splitlines()[-4:], ran.err
+    key_set(bench, "2.json", 2, [two, three], "--previous", "1.json")
+    ran = bench.sign(0, bench.top / "2.json", "--previous", "1.json", "--pins", f"{one},{two}")
+    shown = [f"    = {two} (kept)", f"    + {three} (new)", f"    - {one} (gone)"]
+    assert ["  its pins beside those of 1.json:", *shown] == ran.err.splitlines()[-4:], ran.err
+
+
+def test_what_a_key_has_signed_is_not_asked_again(bench: Bench) -> None:
+    """An open key, and a locked one by the public half beside it."""
+    bench.built()
+    for number in (0, 2):
+        bench.sign(number)
+    sign = ["sign", "--manifest", str(bench.manifest)]
+    ran = bench.run(*sign, "--key", "k0.pem")
+    assert (ran.status, ran.out.splitlines()[0]) == (0, f"already signed by {bench.keys[0].public.kid}"), ran
+    status, seen = on_terminal(bench, [*sign, "--key", "k2.pem"], [(b"passphrase of k2.pem: ", b"right\n")])
+    assert (status, "sign this?" in seen) == (0, False), seen
+    assert f"already signed by {bench.keys[2].public.kid}" in seen
+    refused(bench.run(*sign, "--key", "k1.pem", "--json"), codes.NOT_AGREED)
+
+
+def test_a_public_key_signs_nothing(bench: Bench) -> None:
+    """It is found before anything is shown."""
+    ran = bench.run("sign", "--manifest", bench.built(), "--key", "k0.pub.pem", "--json")
+    text = refused(ran, codes.BAD_KEY)
+    assert text == "k0.pub.pem: found PUBLIC KEY, not a private key: give its NAME.pem"
+    assert ran.err == ""

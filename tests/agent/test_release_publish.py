@@ -336,7 +336,7 @@ def test_a_permit_is_drafted_signed_and_verified(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "text"),
     [
-        (["--version", "1.0"], codes.NOT_A_RELEASE, '"1.0" is not a release version'),
+        (["--version", "1.0"], codes.NOT_A_RELEASE, '"1.0" is not a release version, such as 1.2.0'),
         (["--host", "web1"], codes.BAD_DOCUMENT, "hosts[1] must be a machine id"),
         (["--id", "x"], codes.BAD_DOCUMENT, "id must be 16 to 64 of 0-9 and a-f"),
         (["--key", "k0.pem"], codes.BAD_KEY, "k0.pem: found PRIVATE KEY, not a public key"),
@@ -424,3 +424,79 @@ def test_a_signature_for_one_kind_is_worth_nothing_for_another(bench: Bench) -> 
     notice.write_text(json.dumps(fields))
     ran = bench.run("verify", "--document", notice, *bench.pinned(1), "--json")
     assert "it does not verify" in refused(ran, codes.TOO_FEW_SIGNATURES)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["inspect", "--manifest"],
+        ["sign", "--key", "k0.pem", "--yes", "--manifest"],
+        ["verify", "--pins", "sha256/" + "A" * 43 + "=", "--manifest"],
+        ["merge", "--output", "merged.json"],
+    ],
+)
+def test_a_file_that_is_no_document_is_named(bench: Bench, words: List[str]) -> None:
+    """A catalogue is told from what somebody signs."""
+    publish(bench, bench.release("1.1.0", 5, 0, 1))
+    text = refused(bench.run(*words, "base/toy/releases.json", "--json"), codes.BAD_DOCUMENT)
+    assert text == (
+        "base/toy/releases.json: the document is malformed: it is a catalogue (releases.json), which nobody signs: "
+        "give the manifest.json of a release"
+    )
+    (bench.top / "odd.json").write_bytes(b"{")
+    text = refused(bench.run(*words, "odd.json", "--json"), codes.BAD_DOCUMENT)
+    assert text.startswith("odd.json: the document is malformed: the document is not plain JSON: ")
+
+
+def test_a_product_is_not_published_into_itself(bench: Bench) -> None:
+    """One level too deep, or two: the base that was meant is named, and nothing is written."""
+    place = bench.release("1.1.0", 5, 0, 1)
+    publish(bench, place)
+    before = below(bench.top)
+    inner = bench.top / "base" / "toy"
+    for base, there, meant in (
+        ("base/toy", "base/toy/releases.json", "base"),
+        ("base/toy/toy", f"{inner}/releases.json", "base"),
+        (str(inner), f"{inner}/releases.json", str(inner.parent)),
+    ):
+        text = refused(bench.run("publish", "--from", place, "--to", base, *AT, "--json"), codes.BAD_RELEASE)
+        assert (
+            text == f"{base} is not the base but the directory of toy in it, since {there} is there: give --to {meant}"
+        )
+    assert below(bench.top) == before
+    shutil.copytree(bench.top / "base", bench.top / "toy")
+    ran = bench.run("publish", "--from", place, "--to", "toy", *AT, "--json")
+    assert (ran.status, ran.json["written"]) == (0, []), "a base may have any name"
+
+
+def test_a_missing_manifest_or_directory_is_named(bench: Bench) -> None:
+    """With what would have to be there."""
+    (bench.top / "empty").mkdir()
+    ran = publish(bench, "empty")
+    assert (ran.status, ran.json["code"]) == (1, "cannot-read")
+    assert ran.json["message"] == (
+        "empty/manifest.json: there is none; the directory of a release, as build makes it, holds its signed "
+        "manifest.json and its artifacts"
+    )
+    ran = bench.run("keygen", "--output", "no/where", "--no-passphrase", "--json")
+    assert (ran.status, ran.json["message"]) == (1, "no/where: there is no directory no")
+    ran = bench.run(
+        *("withdraw", *MAKES, "--version", "1.0.0", "--sequence", 1, "--why", "x"), "--output", "no/x", "--json"
+    )
+    assert (ran.status, ran.json["message"]) == (1, "no: there is no such directory: make it first")
+
+
+def test_a_host_that_is_no_machine_id_is_told_where_to_look(bench: Bench) -> None:
+    """Not by its name."""
+    ran = bench.run(
+        *("permit", *MAKES, "--version", "1.0.0", "--sequence", 1, "--host", "web1"), "--output", "p", "--json"
+    )
+    assert "must be a machine id, 32 of 0-9 and a-f, as `slotward trust` on the host shows it, not 'web1'" in refused(
+        ran, codes.BAD_DOCUMENT
+    )
+
+
+def test_what_is_merged_is_called_a_document(bench: Bench) -> None:
+    """It may be of any kind."""
+    path = withdrawn(bench, "1.0.0", 4, 0)
+    assert bench.run("merge", "--output", "merged.json", path).out.splitlines()[0] == "document merged.json"

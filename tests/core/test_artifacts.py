@@ -83,7 +83,8 @@ def test_any_bytes_are_a_program_or_not(head: bytes) -> None:
     [
         ("toy_1.1.0_linux_amd64", "toy_1.1.0_linux_amd64", "linux-amd64", "binary"),
         ("out/toy_1.1.0_linux_amd64.tar.gz", "out/toy_1.1.0_linux_amd64.tar.gz", "linux-amd64", "tar.gz"),
-        ("toy_1.1.0_linux_x86_64", "toy_1.1.0_linux_x86_64", "linux-x86_64", "binary"),
+        ("toy_1.1.0_linux_x86_64:linux-amd64", "toy_1.1.0_linux_x86_64", "linux-amd64", "binary"),
+        ("toy:linux-riscv64", "toy", "linux-riscv64", "binary"),
         ("toy:linux-arm64", "toy", "linux-arm64", "binary"),
         ("a:b_linux_amd64", "a:b_linux_amd64", "linux-amd64", "binary"),
         ("toy_1.1.0_linux_arm64:linux-arm64", "toy_1.1.0_linux_arm64", "linux-arm64", "binary"),
@@ -102,6 +103,20 @@ def test_a_file_says_what_it_is_for(spec: str, path: str, platform: str, kind: s
     ("spec", "text"),
     [
         ("toy", "cannot tell the platform of toy: its name does not end in _os_arch; write toy:linux-amd64"),
+        (
+            "toy_1.1.0_linux_x86_64",
+            "x86_64 is for linux-x86_64, and no host calls itself that: write toy_1.1.0_linux_x86_64:",
+        ),
+        (
+            "toy:linux-x86_64",
+            "toy is for linux-x86_64, and no host calls itself that: write toy:linux-amd64 (hosts are",
+        ),
+        ("toy:linux-aarch64", "write toy:linux-arm64 (hosts are linux-amd64 and linux-arm64)"),
+        ("toy:linux_amd64", "toy is for linux_amd64, and no host calls itself that: write toy:linux-amd64"),
+        ("toy:linux_x86_64", "write toy:linux-amd64 ("),
+        ("my-toy_linux_x86_64", "my-toy_linux_x86_64 is for linux-x86_64, and no host calls itself that: write "),
+        ("toy:linux_riscv64", "cannot tell the platform of toy:linux_riscv64: "),
+        ("toy_1.1.0_linux_arm64:linux-x86_64", "write toy_1.1.0_linux_arm64:linux-amd64 ("),
         ("out/toy_1.0.0_linux_amd64", "out/toy_1.0.0_linux_amd64 is of version 1.0.0 by its name, not 1.1.0: give the"),
         ("toy_1.1.0-rc.1_linux_amd64", "is of version 1.1.0-rc.1 by its name, not 1.1.0"),
         ("yot_1.1.0_linux_amd64", "is of product yot by its name, not toy"),

@@ -115,11 +115,30 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
         making.facts(GOOD, running_version="2.0.0", policy=with_policy(rollback_grace=100)),
         "toy 1.1.0 is further back than this host goes from the running 2.0.0: 100 minor versions ([update] rollback_grace)",
     ),
-    ("not-a-release", making.facts(GOOD, target=making.target(GOOD, version="1.1")), '"1.1" is not a release version'),
+    (
+        "not-a-release",
+        making.facts(GOOD, target=making.target(GOOD, version="1.1")),
+        '"1.1" is not a release version, such as 1.2.0',
+    ),
     (
         "failed-before",
         making.facts(GOOD, failed={"1.1.0": ("crash-loop", "it kept exiting")}),
         "toy 1.1.0 did not start; running 1.0.0 (it kept exiting)",
+    ),
+    (
+        "failed-before",
+        making.facts(GOOD, failed={"1.1.0": ("operator", "it smells")}),
+        "toy 1.1.0 failed here: it smells; running 1.0.0",
+    ),
+    (
+        "failed-before",
+        making.facts(GOOD, failed={"1.1.0": ("deadline-passed", "nobody confirmed it")}, running_version=None),
+        "toy 1.1.0 failed here: nobody confirmed it; running an unknown version",
+    ),
+    (
+        "failed-before",
+        making.facts(GOOD, failed={"1.1.0": ("smoke-test-failed", "it printed nothing")}),
+        "toy 1.1.0 did not start; running 1.0.0 (it printed nothing)",
     ),
     (
         "failed-before",
@@ -155,7 +174,7 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
     (
         "bad-manifest",
         making.facts(GOOD, target=making.target(b"")._replace(signature="\ud800")),
-        "the release manifest is malformed: the published manifest is not plain JSON: byte 0: not UTF-8",
+        "the release manifest is malformed: the document is not plain JSON: byte 0: not UTF-8",
     ),
     (
         "too-few-signatures",

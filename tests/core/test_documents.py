@@ -177,7 +177,9 @@ def test_a_permit_names_1_to_1000_distinct_hosts() -> None:
     assert wrong(documents.PERMIT, hosts=[]) == "hosts must be 1 to 1000, not 0"
     assert wrong(documents.PERMIT, hosts=[many[0], many[0]]) == "hosts[1] is the same as hosts[0]"
     for bad in (many[0] + "\n", "A" * 32, "0" * 31, "*", 0):
-        assert wrong(documents.PERMIT, hosts=[bad]).startswith("hosts[0] must be a machine id, 32 of 0-9 and a-f, not ")
+        assert wrong(documents.PERMIT, hosts=[bad]).startswith(
+            "hosts[0] must be a machine id, 32 of 0-9 and a-f, as `slotward trust` on the host shows it, not "
+        )
 
 
 @pytest.mark.parametrize("bad", ["0" * 15, "0" * 65, "0123456789ABCDEF", "0123456789abcdef\n", "", 1])

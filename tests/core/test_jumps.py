@@ -129,3 +129,13 @@ def test_a_time_of_issue_that_has_not_come_is_a_jump() -> None:
     (said,) = jumps.ahead(new, new.issued_at - 3 * jumps.AHEAD_S - 1)
     assert said.startswith("issued %s, 3 days ahead of this machine's clock" % rfc3339.render(new.issued_at))
     assert jumps.ahead(key_set(1), 0) != ()
+
+
+def test_pins_are_shown_as_new_kept_or_gone() -> None:
+    """Those of the new set in its order, then those that count no more."""
+    one, two, three = making.pins()
+    assert jumps.pin_lines(key_set(1, pins=(one, two)), (two, three)) == [
+        f"+ {one} (new)",
+        f"= {two} (kept)",
+        f"- {three} (gone)",
+    ]

@@ -284,7 +284,7 @@ def test_what_is_no_private_key_is_refused(data: bytes) -> None:
 
 def test_a_public_key_signs_nothing() -> None:
     """Where a private key is needed, the label says what was found."""
-    with pytest.raises(keys.BadKey, match=r"^found PUBLIC KEY, not a private key$"):
+    with pytest.raises(keys.BadKey, match=r"^found PUBLIC KEY, not a private key: give its NAME\.pem$"):
         keys.load_private(keys.public_pem(making.key(1).public))
 
 

@@ -312,9 +312,7 @@ def test_every_field_of_the_published_form_has_its_rule(value: object, text: str
 
 def test_a_published_form_over_two_mebibytes_is_refused() -> None:
     """Base64 of the largest body fits below that."""
-    with pytest.raises(
-        manifest.BadManifest, match=r"^the published manifest is not plain JSON: 2097153 bytes; at most"
-    ):
+    with pytest.raises(manifest.BadManifest, match=r"^the document is not plain JSON: 2097153 bytes; at most"):
         manifest.parse_published(b" " * ((2 << 20) + 1))
     large = making.body(artifacts=[making.artifact_fields(name="n%d" % number) for number in range(7500)])
     assert 900_000 < len(large) <= manifest.MAX_BODY
@@ -379,3 +377,10 @@ def test_a_field_of_another_kind_never_slips_through(name: str, value: object) -
         return
     assert read == fields
     assert str(value) in (found.product, str(found.sequence), found.channel, "1")
+
+
+def test_a_catalogue_is_told_from_a_document() -> None:
+    """Nobody signs it, so it is no published manifest with fields that are missing."""
+    text = r"^it is a catalogue \(releases\.json\), which nobody signs: give the manifest\.json of a release$"
+    with pytest.raises(manifest.BadManifest, match=text):
+        manifest.parse_published(b'{"product":"toy","releases":[],"spec":1}')

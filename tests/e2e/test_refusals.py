@@ -209,7 +209,7 @@ def bad_url(bench: Bench) -> Target:
 
 NAME = re.escape(ARTIFACT.format(version="1.1.0"))
 ROWS: dict[Callable[[Bench], Target], tuple[str, str]] = {
-    not_a_release: ("not-a-release", r'"1\.1" is not a release version'),
+    not_a_release: ("not-a-release", r'"1\.1" is not a release version, such as 1\.2\.0'),
     bad_digest: ("bad-digest", "the release sha256 must be 32 bytes"),
     no_pins: (
         "no-pins",
@@ -290,7 +290,7 @@ def test_a_failed_version_is_refused_with_why_it_failed(node: nodes.Node, v110: 
     )
     answer = node.begin(v110)
     assert (answer.exit, answer.code) == (3, "failed-before")
-    assert answer.message == "slotward 1.1.0 did not start; running 1.0.0 (it smells)"
+    assert answer.message == "slotward 1.1.0 failed here: it smells; running 1.0.0"
 
 
 @pytest.mark.host

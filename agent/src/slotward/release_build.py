@@ -24,7 +24,7 @@ NEXT = "next"
 def build(args: argparse.Namespace) -> answers.Answer:
     """Look at the artifacts, hash them, write the unsigned manifest beside copies of them."""
     if not semver.is_version(args.version):
-        raise codes.refused(codes.NOT_A_RELEASE, f'"{args.version}" is not a release version')
+        raise codes.refused(codes.NOT_A_RELEASE, semver.no_version(args.version))
     sequence, counted = _sequence(args)
     sources = [_measured(args, spec) for spec in args.artifact]
     wanted = manifest.Manifest(
@@ -57,7 +57,7 @@ def build(args: argparse.Namespace) -> answers.Answer:
 def _sequence(args: argparse.Namespace) -> Tuple[int, Optional[str]]:
     """The sequence given, or the next one and the manifest that it was counted from."""
     if args.sequence != NEXT:
-        return int(args.sequence), None
+        return _above(args, int(args.sequence)), None
     if not args.previous:
         text = (
             "--sequence next is counted from verified manifests: give --previous DIR, or --sequence N (1 for the first)"
@@ -72,6 +72,26 @@ def _sequence(args: argparse.Namespace) -> Tuple[int, Optional[str]]:
     path = next(one.path for one in found if one.parts.body == last)
     release_say.say(f"sequence {sequence}, counted from {path}: {last.product} {last.version} has {last.sequence}")
     return sequence, path
+
+
+def _above(args: argparse.Namespace, sequence: int) -> int:
+    """The sequence given, when it is above those of the releases before, or the very one that this version has."""
+    found = release_pins.previous(args, documents.RELEASE, args.product)
+    bodies = [cast(manifest.Manifest, one.parts.body) for one in found]
+    if not found and args.previous:
+        release_say.say(
+            f"no release of {args.product} at {', '.join(args.previous)} verifies: --sequence {sequence} is taken as it is"
+        )
+    if not found or sequence > bodies[-1].sequence:
+        return sequence
+    if any((one.version, one.sequence) == (args.version, sequence) for one in bodies):
+        return sequence
+    last = bodies[-1]
+    text = (
+        f"sequence {sequence} is not above {last.sequence}, which {last.product} {last.version} has ({found[-1].path}): "
+        f"give --sequence {last.sequence + 1}, or {NEXT}"
+    )
+    raise codes.refused(codes.BAD_RELEASE, text)
 
 
 class _Meter:
@@ -110,6 +130,11 @@ def _measured(args: argparse.Namespace, spec: str) -> Tuple[str, manifest.Artifa
             raise codes.refused(refusal.code, f"{refusal.text}; --no-program-check takes it all the same")
     said = "" if kind == manifest.KINDS[0] else f", {kind}"
     release_say.say(f"{path}: {meter.size} bytes, {platform}{said}")
+    if platform not in artifacts.HOSTS:
+        hosts = " and ".join(artifacts.HOSTS)
+        release_say.say(
+            f"warning: {path}: the agent is made for hosts that call themselves {hosts}; none of them takes a file for {platform}"
+        )
     return path, release.artifact(args.product, args.version, platform, sha256, meter.size, kind)
 
 

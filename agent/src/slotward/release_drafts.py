@@ -74,7 +74,7 @@ def _keys(args: argparse.Namespace) -> Tuple[manifest.Key, ...]:
 
 def _check_version(version: str) -> None:
     if not semver.is_version(version):
-        raise codes.refused(codes.NOT_A_RELEASE, f'"{version}" is not a release version')
+        raise codes.refused(codes.NOT_A_RELEASE, semver.no_version(version))
 
 
 def _write(args: argparse.Namespace, body: documents.Document) -> answers.Answer:

@@ -32,7 +32,11 @@ class Failed(Exception):
     """The system said no; `code` is cannot-read or cannot-write."""
 
     def __init__(self, code: str, path: str, error: OSError) -> None:
-        super().__init__(f"{path}: {error.strerror or error}")
+        directory = os.path.dirname(path)
+        missing = error.errno == errno.ENOENT and directory and not os.path.isdir(directory)
+        super().__init__(
+            f"{path}: there is no directory {directory}" if missing else f"{path}: {error.strerror or error}"
+        )
         self.code = code
         self.text = str(self)
 
@@ -143,6 +147,9 @@ def locked(directory: str) -> Iterator[None]:
     """Hold the lock of a directory, so that two signers on one machine do not lose a signature."""
     try:
         held = os.open(directory or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        text = "there is no such directory: make it first"
+        raise Failed(codes.CANNOT_READ, directory, OSError(text)) from None
     except OSError as error:
         raise Failed(codes.CANNOT_READ, directory or ".", error) from None
     try:

@@ -59,6 +59,24 @@ def read_private(path: str, passphrase_file: Optional[str]) -> keys.PrivateKey:
     return _read(path, lambda data: keys.load_private(data, asked))
 
 
+def read_unasked(path: str, passphrase_file: Optional[str]) -> Optional[keys.PrivateKey]:
+    """As `read_private`, or None for a key whose passphrase would have to be asked for."""
+    if passphrase_file:
+        return read_private(path, passphrase_file)
+    try:
+        return _read(path, keys.load_private)
+    except keys.Locked:
+        return None
+
+
+def beside(path: str) -> Optional[keys.PublicKey]:
+    """The public key that keygen wrote beside a private one, if it is still there; a hint, no more."""
+    try:
+        return read_public(path.removesuffix(".pem") + ".pub.pem")
+    except (codes.Refused, release_files.Failed):
+        return None
+
+
 def read_public(path: str) -> keys.PublicKey:
     """The public key in a file; a private key there is refused."""
     return _read(path, keys.load_public)

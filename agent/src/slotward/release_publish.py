@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import shutil
 from typing import Dict, Iterator, List, Tuple
@@ -27,6 +28,7 @@ def publish(args: argparse.Namespace) -> answers.Answer:
     source, given = _given(args.source)
     checked = [_checked(args, path, published, source) for path, published in given]
     shelf_path = os.path.join(args.to, checked[0].body.product)
+    _refuse_shelf(args.to, checked[0].body.product)
     release_files.make_directory(shelf_path)
     written: List[str] = []
     with release_files.locked(shelf_path):
@@ -40,12 +42,29 @@ def publish(args: argparse.Namespace) -> answers.Answer:
     return release_say.described(given[0][1], bool(written), lines, directory=shelf_path, written=written)
 
 
+def _refuse_shelf(base: str, product: str) -> None:
+    """Refuse the product's own directory as the base: the product would lie in itself."""
+    above = os.path.dirname(os.path.abspath(base))
+    catalogues = [os.path.join(one, catalogue.NAME) for one in (base, above)]
+    there = next((path for path in catalogues if os.path.lexists(path)), None)
+    if there is None or os.path.basename(os.path.abspath(base)) != product:
+        return
+    meant = base.rstrip("/") if os.path.basename(base.rstrip("/")) == product else os.path.abspath(base)
+    while os.path.basename(meant) == product:
+        meant = os.path.dirname(meant) or "."
+    text = f"{base} is not the base but the directory of {product} in it, since {there} is there: give --to {meant}"
+    raise codes.refused(codes.BAD_RELEASE, text)
+
+
 def _given(source: str) -> Tuple[str, List[Tuple[str, bytes]]]:
     """The directory with the artifacts, and the documents to publish with their paths, the manifest first."""
     if not os.path.isdir(source):
         return os.path.dirname(source), [(source, release_files.read(source, manifest.MAX_PUBLISHED))]
     paths = [os.path.join(source, name) for name in (release.MANIFEST_NAME, publishing.NOTICE_NAME)]
-    there = [path for path in paths if path == paths[0] or os.path.lexists(path)]
+    if not os.path.lexists(paths[0]):
+        text = "there is none; the directory of a release, as build makes it, holds its signed manifest.json and its artifacts"
+        raise release_files.Failed(codes.CANNOT_READ, paths[0], OSError(errno.ENOENT, text))
+    there = [path for path in paths if os.path.lexists(path)]
     return source, [(path, release_files.read(path, manifest.MAX_PUBLISHED)) for path in there]
 
 

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
-from slotcore import describing, signing
+from slotcore import codes, describing, signing
 from slotward import answers
 
 
@@ -26,6 +27,17 @@ def agreed(question: str, word: str) -> bool:
 def done(product: str, changed: bool, more: Dict[str, Any], lines: List[str]) -> answers.Answer:
     """The answer of a command that did what was asked."""
     return answers.Answer(answers.DONE, {**answers.base(product, "idle", changed=changed), **more}, lines)
+
+
+@contextlib.contextmanager
+def about(path: str) -> Iterator[None]:
+    """Name the file in a refusal of its shape."""
+    try:
+        yield
+    except codes.Refused as error:
+        if error.code not in (codes.BAD_DOCUMENT, codes.BAD_MANIFEST, codes.NOT_CANONICAL):
+            raise
+        raise codes.refused(error.code, f"{path}: {error.text}") from None
 
 
 def described(published: bytes, changed: bool, lines: List[str], **more: object) -> answers.Answer:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from typing import List, Sequence, Tuple, cast
+from typing import List, Optional, Sequence, Tuple, cast
 
-from slotcore import codes, describing, documents, jumps, manifest, release, signing, verifying
+from slotcore import codes, describing, documents, jumps, keys, manifest, release, signing, verifying
 from slotward import answers, release_files, release_keys, release_pins, release_say, release_signer
 
 JUMP_WORD = "jump"
@@ -23,21 +23,27 @@ JUMP_WORD = "jump"
 def inspect(args: argparse.Namespace) -> answers.Answer:
     """Everything that a document says, and who signed it."""
     published = release_files.read(args.manifest, manifest.MAX_PUBLISHED)
-    return release_say.described(published, False, [], manifest=args.manifest)
+    with release_say.about(args.manifest):
+        return release_say.described(published, False, [], manifest=args.manifest)
 
 
 def sign(args: argparse.Namespace) -> answers.Answer:
     """Show the document and what jumps, ask, and add one signature."""
     path = args.manifest
-    parts = signing.read(release_files.read(path, manifest.MAX_PUBLISHED))
-    found = _jumps(args, parts)
+    with release_say.about(path):
+        parts = signing.read(release_files.read(path, manifest.MAX_PUBLISHED))
+    known = _known(args, parts)
+    before = _before(args, parts)
+    found = _jumps(parts, before)
     release_say.say("about to sign with " + (args.key_command if args.key is None else args.key))
     for line in describing.lines(parts):
         release_say.say("  " + line)
+    _say_pins(args, parts, before)
     for jump in found:
         release_say.say("  JUMP: " + jump)
-    _agree(args, found)
-    signer = _signer(args)
+    if known is None or not _has_signed(parts, known.public):
+        _agree(args, found)
+    signer = known or _signer(args)
     signing.listed_as(parts, signer.public)
     with release_files.locked(os.path.dirname(path)):
         there = release_files.read(path, manifest.MAX_PUBLISHED)
@@ -53,22 +59,23 @@ def sign(args: argparse.Namespace) -> answers.Answer:
 
 def merge(args: argparse.Namespace) -> answers.Answer:
     """Put the signatures of several copies of one document together."""
-    given = [release_files.read(path, manifest.MAX_PUBLISHED) for path in args.file]
+    given = [_document(path) for path in args.file]
     with release_files.locked(os.path.dirname(args.output)):
-        there = release_files.read_if_there(args.output, manifest.MAX_PUBLISHED)
+        there = _document(args.output) if os.path.lexists(args.output) else None
         merged = signing.merge(given if there is None else [*given, there])
         if there is None:
             release_files.create(args.output, iter((merged,)))
         elif there != merged:
             release_files.replace(args.output, merged)
-    return release_say.described(merged, there != merged, [f"manifest {args.output}"], manifest=args.output)
+    return release_say.described(merged, there != merged, [f"document {args.output}"], manifest=args.output)
 
 
 def verify(args: argparse.Namespace) -> answers.Answer:
     """Check a document as a host with these pins would, and files against a release."""
     pins = release_pins.of(args)
     published = release_files.read(args.manifest, manifest.MAX_PUBLISHED)
-    parts, signers = verifying.judge(published, pins, args.threshold, args.at)
+    with release_say.about(args.manifest):
+        parts, signers = verifying.judge(published, pins, args.threshold, args.at)
     checked = [matching(path, parts) for path in args.artifact]
     lines = [f"signed by {len(signers)} of {len(pins)} pinned keys, {args.threshold} needed"]
     lines += [f"{path} is {name}" for path, name in zip(args.artifact, checked)]
@@ -93,22 +100,77 @@ def matching(path: str, parts: signing.Parts) -> str:
     raise codes.refused(codes.NO_ARTIFACT, f"{path} is none of the release's files ({listed}), by name or by sha256")
 
 
-def _jumps(args: argparse.Namespace, parts: signing.Parts) -> Tuple[str, ...]:
-    """What jumps since the documents before, and on standard error which one was compared with."""
+def _document(path: str) -> bytes:
+    """The bytes of a document of any kind, which they must be."""
+    data = release_files.read(path, manifest.MAX_PUBLISHED)
+    with release_say.about(path):
+        signing.read(data)
+    return data
+
+
+def _before(args: argparse.Namespace, parts: signing.Parts) -> List[release_pins.Counted]:
+    """The documents before this one, and on standard error which one it is compared with."""
     if parts.kind not in (documents.RELEASE, documents.KEY_SET):
-        return ()
-    ahead = jumps.ahead(cast(manifest.Manifest, parts.body), int(time.time()))
+        return []
     before = release_pins.previous(args, parts.kind, parts.body.product)
     others = [one for one in before if one.parts.body != parts.body]
     if not others:
         nothing = "nothing there verifies" if args.previous else "give --previous DIR and --pins"
         release_say.say(f"not compared with an earlier {parts.kind.name}: {nothing}")
+    else:
+        release_say.say(f"compared with {others[-1].path}: {documents.named(others[-1].parts.body)}")
+    return others
+
+
+def _jumps(parts: signing.Parts, before: Sequence[release_pins.Counted]) -> Tuple[str, ...]:
+    """What jumps since the documents before, and ahead of this machine's clock."""
+    if parts.kind not in (documents.RELEASE, documents.KEY_SET):
+        return ()
+    ahead = jumps.ahead(cast(manifest.Manifest, parts.body), int(time.time()))
+    if not before:
         return ahead
-    release_say.say(f"compared with {others[-1].path}: {documents.named(others[-1].parts.body)}")
-    bodies = [one.parts.body for one in others]
+    bodies = [one.parts.body for one in before]
     if isinstance(parts.body, manifest.Manifest):
         return ahead + jumps.of_release(parts.body, cast(List[manifest.Manifest], bodies))
     return ahead + jumps.of_key_set(cast(documents.KeySet, parts.body), cast(List[documents.KeySet], bodies))
+
+
+def _say_pins(args: argparse.Namespace, parts: signing.Parts, before: Sequence[release_pins.Counted]) -> None:
+    """What a key set does to the pins that count now: those of the set before, else those given, else nobody knows here."""
+    if not isinstance(parts.body, documents.KeySet):
+        return
+    if before:
+        pins = cast(documents.KeySet, before[-1].parts.body).pins
+        whose = before[-1].path
+    elif args.pins or args.pins_file:
+        pins, whose = release_pins.parse(args.pins, args.pins_file), args.pins_file or "--pins"
+    else:
+        release_say.say(
+            "  these pins were compared with nothing: compare each with your own list of pins before you sign"
+        )
+        return
+    release_say.say(f"  its pins beside those of {whose}:")
+    for line in jumps.pin_lines(parts.body, pins):
+        release_say.say("    " + line)
+
+
+def _known(args: argparse.Namespace, parts: signing.Parts) -> Optional[release_signer.Signer]:
+    """Who signs, where nobody has to be asked for it yet; raises for a file that holds no private key.
+
+    A locked key is opened before the question only where its public half beside it says that there will be none.
+    """
+    if args.key_command is not None:
+        return _signer(args)
+    key = release_keys.read_unasked(args.key, args.passphrase_file)
+    if key is None:
+        hint = release_keys.beside(args.key)
+        return _signer(args) if hint is not None and _has_signed(parts, hint) else None
+    return release_signer.Signer(args.key, key.public, key.sign)
+
+
+def _has_signed(parts: signing.Parts, public: keys.PublicKey) -> bool:
+    kids = [one.kid for one in parts.body.keys if one.spki == public.spki]
+    return any(one.kid in kids for one in signing.good(parts))
 
 
 def _agree(args: argparse.Namespace, found: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ Rules:
 * ``FILE`` or ``FILE:os-arch``; without the platform the name must end in ``_os_arch``, and both must not disagree.
 * A name ``<product>_<version>_<os>_<arch>`` names the very product and version that are released.
 * Any other name that has versions in it has the released one among them.
+* A platform is spelled as hosts spell their own: ``linux-amd64``, not ``linux-x86_64``.
 * A name that ends in ``.tar.gz`` is an archive, everything else a program.
 """
 
@@ -17,6 +18,10 @@ from typing import NamedTuple
 from . import codes, manifest, target
 
 ARCHIVE_END = ".tar.gz"
+HOSTS = ("linux-amd64", "linux-arm64")
+"""What the hosts that the agent is made for call themselves."""
+ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Names of machines that hosts have another name for."""
 _WHOLE = re.compile(r"([a-z][a-z0-9-]*)_([0-9][^_]*)_([a-z][a-z0-9]*)_([a-z0-9][a-z0-9_]*)")
 _CORE = re.compile(r"(?<![0-9.])[0-9]+\.[0-9]+\.[0-9]+(?![0-9])")
 
@@ -32,6 +37,9 @@ class Source(NamedTuple):
 def source(spec: str, product: str, version: str) -> Source:
     """The file that `spec` names, for a release of this product and version. Raises Refused."""
     path, _colon, given = spec.rpartition(":")
+    wrong = hosts_name(given.replace("_", "-", 1))
+    if path and wrong in HOSTS and not manifest.is_platform(given):  # linux_amd64, as it stands in names of files
+        raise _unspelled(path, given, wrong)
     if not path or not manifest.is_platform(given):
         path, given = spec, ""
     name = path.rpartition("/")[2]
@@ -39,12 +47,26 @@ def source(spec: str, product: str, version: str) -> Source:
     stem = name[: -len(ARCHIVE_END)] if archive else name
     platform = _check_name(path, stem, product, version)
     if not (given or platform):
-        text = "cannot tell the platform of %s: its name does not end in _os_arch; write %s:linux-amd64"
-        raise codes.refused(codes.BAD_RELEASE, text % (path, path))
-    if given and platform and given != platform:
+        text = "cannot tell the platform of %s: its name does not end in _os_arch; write %s:linux-amd64 (hosts are %s)"
+        raise codes.refused(codes.BAD_RELEASE, text % (path, path, " and ".join(HOSTS)))
+    found = given or platform
+    if hosts_name(found) != found:
+        raise _unspelled(path, found, hosts_name(found))
+    if given and platform and given != hosts_name(platform):
         text = "%s is for %s by its name, and %s is given: rename it, or give what it is for"
         raise codes.refused(codes.BAD_RELEASE, text % (path, platform, given))
-    return Source(path, given or platform, manifest.KINDS[1] if archive else manifest.KINDS[0])
+    return Source(path, found, manifest.KINDS[1] if archive else manifest.KINDS[0])
+
+
+def hosts_name(platform: str) -> str:
+    """The platform as hosts of it spell it."""
+    system, _dash, arch = platform.partition("-")
+    return "%s-%s" % (system, ARCHES.get(arch, arch))
+
+
+def _unspelled(path: str, found: str, right: str) -> codes.Refused:
+    text = "%s is for %s, and no host calls itself that: write %s:%s (hosts are %s)"
+    return codes.refused(codes.BAD_RELEASE, text % (path, found, path, right, " and ".join(HOSTS)))
 
 
 def _check_name(path: str, stem: str, product: str, version: str) -> str:
@@ -54,7 +76,8 @@ def _check_name(path: str, stem: str, product: str, version: str) -> str:
         found = _CORE.findall(stem)
         if found and version.partition("-")[0].partition("+")[0] not in found:
             raise _other(path, "version %s" % found[0], version)
-        return target.platform_of(stem) or ""
+        plain = target.platform_of(re.sub("_x86_64$", "_amd64", stem)) or ""
+        return plain.replace("-amd64", "-x86_64") if stem.endswith("_x86_64") else plain
     if whole.group(1) != product:
         raise _other(path, "product %s" % whole.group(1), product)
     if whole.group(2) != version:

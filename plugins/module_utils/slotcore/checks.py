@@ -29,6 +29,17 @@ parse_target = target.parse
 artifact_name = target.artifact_name
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_NOT_STARTED = (
+    codes.CRASH_LOOP,
+    codes.UNIT_FAILED,
+    codes.UNIT_STOPPED,
+    codes.DID_NOT_START,
+    codes.SMOKE_TEST_FAILED,
+    codes.NOT_EXECUTABLE,
+    codes.WRONG_MACHINE,
+    codes.NO_INTERPRETER,
+)
+"""The failures of which "did not start" is true; any other is told as it was recorded."""
 
 
 class Verified(NamedTuple):
@@ -121,14 +132,16 @@ def _check_manifest(facts: Facts, body: manifest.Manifest) -> Optional[codes.Ref
 
 def _release_version(facts: Facts) -> Optional[str]:
     version = facts.target.version
-    return None if semver.is_version(version) else '"%s" is not a release version' % version
+    return None if semver.is_version(version) else semver.no_version(version)
 
 
 def _not_failed_before(facts: Facts) -> Optional[str]:
     if facts.target.version not in facts.failed:
         return None
-    said = (facts.product, facts.target.version, facts.running, facts.failed[facts.target.version][1])
-    return "%s %s did not start; running %s (%s)" % said
+    code, why = facts.failed[facts.target.version]
+    if code in _NOT_STARTED:
+        return "%s %s did not start; running %s (%s)" % (facts.product, facts.target.version, facts.running, why)
+    return "%s %s failed here: %s; running %s" % (facts.product, facts.target.version, why, facts.running)
 
 
 def _digest(facts: Facts) -> Optional[str]:

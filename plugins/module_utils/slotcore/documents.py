@@ -27,6 +27,7 @@ BadDocument = fields.BadField
 
 _ID = re.compile(r"[0-9a-f]{16,64}")
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
+_MACHINE_ID_RULE = "a machine id, 32 of 0-9 and a-f, as `slotward trust` on the host shows it"
 # What no reason may hold, the same on every Python: controls, line ends, marks that hide or turn text, half surrogates.
 _HIDDEN = "\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff0-\uffff\ud800-\udfff"
 _WHY = re.compile("[^%s]{1,%d}" % (_HIDDEN, MAX_WHY))
@@ -154,7 +155,7 @@ def parse_permit(data: bytes) -> Tuple[Permit, object]:
         permit_id=found.matching("id", _ID, "16 to 64 of 0-9 and a-f"),
         version=found.version("version"),
         sequence=found.integer("sequence"),
-        hosts=_texts(found, "hosts", MAX_HOSTS, is_machine_id, "a machine id, 32 of 0-9 and a-f"),
+        hosts=_texts(found, "hosts", MAX_HOSTS, is_machine_id, _MACHINE_ID_RULE),
         expires_at=found.time("expiresAt"),
     )
     _in_order(body.issued_at, body.expires_at)

@@ -78,6 +78,14 @@ def ahead(new: Body, now_s: int) -> Tuple[str, ...]:
     return (text % (rfc3339.render(new.issued_at), (new.issued_at - now_s) // 86400),)
 
 
+def pin_lines(new: documents.KeySet, pins: Sequence[str]) -> List[str]:
+    """Each pin of a key set beside those that count before it: new, kept or gone."""
+    return [
+        *("= %s (kept)" % pin if pin in pins else "+ %s (new)" % pin for pin in new.pins),
+        *("- %s (gone)" % pin for pin in pins if pin not in new.pins),
+    ]
+
+
 def _sequence(new: int, last: int, what: str) -> List[str]:
     if new == last + 1:
         return []

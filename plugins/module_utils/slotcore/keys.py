@@ -189,7 +189,8 @@ def load_private(data: bytes, passphrase: Optional[bytes] = None) -> PrivateKey:
     if not data.startswith(_DER):
         label, block, _inside = _block(data)
         if "PRIVATE KEY" not in label:
-            raise BadKey("found %s, not a private key" % label)
+            hint = ": give its NAME.pem" if label == "PUBLIC KEY" else ""
+            raise BadKey("found %s, not a private key%s" % (label, hint))
         load = forms.load_pem_private_key
     try:
         return _private(load(block, passphrase or None))

@@ -110,7 +110,9 @@ class Manifest(NamedTuple):
 
 def parse_published(data: bytes) -> Published:
     """The published form in `data`, in any JSON spelling of it."""
-    value = fields.read(data, "the published manifest", MAX_PUBLISHED)
+    value = fields.read(data, "the document", MAX_PUBLISHED)
+    if isinstance(value, dict) and "releases" in value and "manifest" not in value:
+        raise BadManifest("it is a catalogue (releases.json), which nobody signs: give the manifest.json of a release")
     found = fields.Fields(value, "", ("manifest", "signatures"))
     return Published(found.binary("manifest"), tuple(_signature(*item) for item in found.items("signatures")))
 

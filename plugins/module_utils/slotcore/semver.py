@@ -51,6 +51,11 @@ def is_version(text: str) -> bool:
     return parse(text) is not None
 
 
+def no_version(text: str) -> str:
+    """The sentence for a text that is none."""
+    return '"%s" is not a release version, such as 1.2.0' % text
+
+
 def older(one: Version, other: Version) -> bool:
     """True when `one` comes before `other`."""
     return one.precedence < other.precedence
