@@ -17,6 +17,7 @@ from slotcore import audit, codes, ops, plans, recording, records
 from slotcore import trust_record as trusts
 from slotward import audit as noted
 from slotward import audit_file, cli, own
+from slotward import host as agent_host
 from slotward.host import read_state
 
 PROGRAM = "import sys; from slotward import cli; sys.exit(cli.main(sys.argv[1:]))"
@@ -84,6 +85,14 @@ class Host:
         )
         assert done.stdout, done.stderr
         return Ran(done.returncode, json.loads(done.stdout), done.stderr)
+
+    def said(self, *words: str) -> str:
+        """What one command says to people."""
+        argv = [sys.executable, "-W", "error", "-c", PROGRAM, words[0], "--config", "config.toml", *words[1:]]
+        done = subprocess.run(
+            argv, cwd=self.top, env=self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.stdout
 
     def apply(self, *documents: bytes, check: bool = False) -> Ran:
         """`slotward trust apply` of these documents, in this order."""
@@ -380,11 +389,79 @@ def test_trust_is_roots(host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert json.loads(capsys.readouterr().out)["code"] == codes.NOT_ROOT
 
 
-@pytest.mark.parametrize("words", [("give",), ("apply",), ("apply", "--check")])
-def test_a_wrong_command_line(host: Host, words: List[str]) -> None:
-    """Ends with the usage."""
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (("give",), "'give' is not apply"),
+        (("apply",), "no FILE to apply is given"),
+        (("apply", "--check"), "no FILE to apply is given"),
+    ],
+)
+def test_a_wrong_command_line(host: Host, words: List[str], missing: str) -> None:
+    """Says what is missing and ends with the usage, which argparse does not double."""
     ran = host.run("trust", *words)
-    assert (ran.status, ran.json["message"]) == (2, "usage: slotward trust [apply FILE ...]")
+    assert (ran.status, ran.json["message"]) == (2, f"{missing}; usage: slotward trust [apply FILE ...]")
+    helped = host.said("trust", "--help").split("\n\n")[0]
+    assert "".join(helped.split()).endswith("[apply[--check][--server-timeTIME]FILE...]")
+
+
+def test_what_must_be_verified_again_is_told(host: Host) -> None:
+    """Before and after a key went away; nothing is to be told when nothing is in the other slot any more."""
+    ran = host.apply(FIRST, check=True)
+    assert (ran.json["changed"], ran.json["verify_again"]) == (True, "1.1.0")
+    (host.top / "doc.json").write_bytes(FIRST)
+    said = host.said("trust", "apply", "doc.json", "--check").splitlines()
+    assert "the other slot (1.1.0) would have to be fetched and verified again" in said
+    said = host.said("trust", "apply", "doc.json").splitlines()
+    assert said[1] == "the other slot (1.1.0) must be fetched and verified again"
+    assert host.applied(FIRST).json["verify_again"] == ""
+    assert host.applied(SECOND).json["verify_again"] == ""
+
+
+def test_a_withdrawal_is_told_once(host: Host) -> None:
+    """With what this host runs."""
+    (host.top / "doc.json").write_bytes(AWAY)
+    said = host.said("trust", "apply", "doc.json")
+    assert said.count("sequence 1") == 1, said
+    assert "this host runs 1.0.0" in said.splitlines()
+    assert host.said("trust").count("sequence 1") == 1
+    (host.top / "doc.json").write_bytes(signing.withdrawal("0.9.0", 7, OLD[:2]))
+    assert host.said("trust", "apply", "doc.json").count("sequence 7") == 1
+
+
+def test_the_way_out_for_lost_key_sets_is_their_chain(host: Host) -> None:
+    """In update, doctor and the audit log; by the log, or by what was set aside where the log is gone."""
+    host.applied(FIRST, SECOND)
+    held = (host.slots / "trust.json").read_bytes()
+    for name in ("trust.json", "trust.json.copy"):
+        (host.slots / name).write_bytes(b"torn")
+    chain = "slotward trust apply FILE ... (every key set from the first on)"
+    assert host.run("update").json["broken"]["run"] == chain
+    assert f"to mend it: {chain}" in host.said("update").splitlines()
+    checks = {one["name"]: one["run"] for one in host.run("doctor").json["checks"]}
+    assert (checks["records"], checks["release keys"]) == (chain, chain)
+    assert host.events()[-1].why.endswith(f"run `{chain}`")
+    (host.slots / "audit.log").unlink()
+    assert host.run("update").json["broken"]["run"] == "slotward update --repair"
+    (aside,) = host.slots.glob("trust.json.broken-*")
+    aside.write_bytes(held)
+    assert host.run("update").json["broken"]["run"] == chain
+
+
+def test_a_configuration_that_somebody_may_not_read_is_no_problem_of_the_configuration(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said to run it as root; updates are not refused for it."""
+    config = host.top / "config.toml"
+
+    def denied(path: str) -> int:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    monkeypatch.setattr(agent_host, "open_named", denied)
+    assert cli.main(["update", "--config", str(config)]) == 3
+    said = "".join(capsys.readouterr())
+    assert said == f"refused (not-root): cannot reach {config}: Permission denied; run it as root\n"
 
 
 def test_a_document_that_cannot_be_read(host: Host) -> None:

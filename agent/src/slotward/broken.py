@@ -89,14 +89,34 @@ def restore(product: products.Product, state: settle.State) -> bool:
     except OSError:
         return False
     for damage in state.damaged:
-        _tell(product, damage)
+        _tell(product, state, damage)
     return bool(plan)
 
 
-def _tell(product: products.Product, damage: settle.Damage) -> None:
+def way_out(product: products.Product, state: settle.State, name: str) -> str:
+    """The command that mends a broken record: one that held key sets is mended by nothing but the chain of them.
+
+    Where no key set is known of, a repair finds out whether there ever was one, and says so when it cannot.
+    """
+    if name != recording.TRUST:
+        return looking.REPAIR
+    from slotward import cmd_repair
+
+    known = [held for held in cmd_repair.readable_trusts(product, state) if held.keys is not None]
+    return looking.CHAIN if known or _log_has_keys(product) else looking.REPAIR
+
+
+def _log_has_keys(product: products.Product) -> bool:
+    try:
+        return audit.facts(product).keys > 0
+    except OSError:
+        return False
+
+
+def _tell(product: products.Product, state: settle.State, damage: settle.Damage) -> None:
     what = f"{product.path(damage.name)}: {damage.why}"
     if damage.copy is not None:
         audit.note(product, audits.RESTORED, code=codes.RECORD_BROKEN, why=f"{what}; written anew from its copy")
     elif damage.there:
-        why = f"{what}; set aside, and nothing proves what was in it ({damage.copy_why}): run `{looking.REPAIR}`"
+        why = f"{what}; set aside, and nothing proves what was in it ({damage.copy_why}): run `{way_out(product, state, damage.name)}`"
         audit.note(product, audits.REFUSED, code=codes.RECORD_BROKEN, why=why)

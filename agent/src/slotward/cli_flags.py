@@ -59,6 +59,9 @@ def _floor(text: str) -> int:
 
 
 def _trust_flags(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "slotward trust [-h] [--config FILE] [--json] [--product NAME] [apply [--check] [--server-time TIME] FILE ...]"
+    )
     parser.add_argument(
         "words",
         nargs="*",

@@ -61,7 +61,7 @@ def _sources(product: products.Product, state: settle.State) -> Iterator[proving
                 yield from _source(name, record, host.read_record(path), path, proves=False)
 
 
-def _trusts(product: products.Product, state: settle.State) -> Iterator[trust_record.Trust]:
+def readable_trusts(product: products.Product, state: settle.State) -> Iterator[trust_record.Trust]:
     """What can still be read of a lost `trust.json`."""
     if not proving.is_damaged(state, recording.TRUST):
         return
@@ -88,7 +88,7 @@ def gather(product: products.Product, state: settle.State) -> proving.Facts:
         sources=tuple(_sources(product, state)),
         trials=tuple(_trials(state)),
         audit=audit.facts(product),
-        trusts=tuple(_trusts(product, state)),
+        trusts=tuple(readable_trusts(product, state)),
         trust_there=any(name.startswith(recording.TRUST) for name in (*host.names(product), *broken.aside(product))),
     )
 

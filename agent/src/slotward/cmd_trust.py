@@ -30,7 +30,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if not args.words:
         return _show(setup)
     if args.words[0] != "apply" or len(args.words) < 2:
-        text = "usage: slotward trust [apply FILE ...]"
+        missing = "no FILE to apply is given" if args.words[0] == "apply" else f"{args.words[0]!r} is not apply"
+        text = f"{missing}; usage: slotward trust [apply FILE ...]"
         return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed", message=text), [text])
     if os.geteuid() != 0:
         raise codes.refused(codes.NOT_ROOT, "whom this host trusts is in root's records: run it as root")
@@ -81,7 +82,17 @@ def _begun_anew(product: products.Product, seen: manager.Look) -> Tuple[manager.
 def _check(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) -> answers.Answer:
     seen, least = _begun_anew(setup.product, manager.look(setup.product))
     prepare.quiet(setup.product, seen)
-    return _answer(setup, given, _steps(setup, seen.state, given, server_s, least), would=True)
+    steps = _steps(setup, seen.state, given, server_s, least)
+    return _answer(setup, given, steps, would=True, again=_again(setup.product, seen, steps, least))
+
+
+def _again(product: products.Product, seen: manager.Look, steps: Sequence[trust.Step], least: int) -> str:
+    """The version in the other slot that must prove itself anew; "" when there is none."""
+    free = plans.free_slot(seen.state)
+    changes = any(step.event for step in steps)
+    if not changes or not trust_plans.clears(product, seen.state, free, steps[-1].trust, bool(least)):
+        return ""
+    return seen.state.slots[free].version
 
 
 def _apply(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) -> answers.Answer:
@@ -89,6 +100,7 @@ def _apply(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) 
     seen, least = _begun_anew(product, manager.settle_now(product)[0])
     prepare.quiet(product, seen)
     steps = _steps(setup, seen.state, given, server_s, least)
+    again = _again(product, seen, steps, least)
     changing = [step for step in steps if step.event]
     _note(product, changing, trust.KEYS_CHANGED)
     if changing:
@@ -99,7 +111,7 @@ def _apply(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) 
         except OSError as error:
             raise effects.as_retryable(error, f"write down whom {product.name} trusts") from error
     _note(product, changing, trust.WITHDRAWN)
-    return _answer(setup, given, steps, would=False)
+    return _answer(setup, given, steps, would=False, again=again)
 
 
 def _note(product: products.Product, steps: Sequence[trust.Step], event: str) -> None:
@@ -109,7 +121,7 @@ def _note(product: products.Product, steps: Sequence[trust.Step], event: str) ->
 
 
 def _answer(
-    setup: own.Setup, given: Sequence[Tuple[str, bytes]], steps: Sequence[trust.Step], would: bool
+    setup: own.Setup, given: Sequence[Tuple[str, bytes]], steps: Sequence[trust.Step], would: bool, again: str
 ) -> answers.Answer:
     changed = any(step.event for step in steps)
     answer = answers.base(setup.product.name, "idle", changed=changed)
@@ -120,7 +132,10 @@ def _answer(
     lines = [
         f"{'would take ' if would and step.event else ''}{path}: {step.text}" for (path, _), step in zip(given, steps)
     ]
-    shown, more = _shown(setup)
+    answer["verify_again"] = again
+    if again:
+        lines.append(f"the other slot ({again}) {'would have to' if would else 'must'} be fetched and verified again")
+    shown, more = _shown(setup, told=[(step.version, step.sequence) for step in steps])
     answer.update(shown)
     return answers.Answer(answers.DONE, answer, lines + ([] if would else more))
 
@@ -137,8 +152,8 @@ def _show(setup: own.Setup) -> answers.Answer:
     return answers.Answer(answers.BROKEN, answer, [*lines, f"broken: {answer['message']}; updates are refused"])
 
 
-def _shown(setup: own.Setup) -> Tuple[Dict[str, Any], List[str]]:
-    """The record as values and as lines."""
+def _shown(setup: own.Setup, told: Sequence[Tuple[str, int]] = ()) -> Tuple[Dict[str, Any], List[str]]:
+    """The record as values and as lines; without lines for the withdrawals that were told just before."""
     state = host.read_state(setup.product)
     seen = looking.look(setup, state)
     record = state.trust or trust_record.Trust()
@@ -147,7 +162,7 @@ def _shown(setup: own.Setup) -> Tuple[Dict[str, Any], List[str]]:
     shown["withdrawals"] = [entry._asdict() for entry in record.withdrawn]
     shown["permits"] = [entry._asdict() for entry in record.permits]
     shown["allowed"] = record.allowed._asdict() if record.allowed is not None else None
-    return shown, [*_about_keys(standing.in_force(setup.product, state), seen), *_about_the_rest(record, seen)]
+    return shown, [*_about_keys(standing.in_force(setup.product, state), seen), *_about_the_rest(record, seen, told)]
 
 
 def _about_keys(trusted: standing.InForce, seen: Dict[str, Any]) -> List[str]:
@@ -168,12 +183,16 @@ def _about_keys(trusted: standing.InForce, seen: Dict[str, Any]) -> List[str]:
     return lines + [f"  {pin}" for pin in trusted.pins] + [f"{one['level']}: {one['text']}" for one in seen["warnings"]]
 
 
-def _about_the_rest(record: trust_record.Trust, seen: Dict[str, Any]) -> List[str]:
-    lines = [
-        f"withdrawn: {entry.version}, sequence {entry.sequence}: {entry.why}"
-        + (" (this host runs it)" if seen["trust"]["withdrawn"] and _runs(seen, entry) else "")
-        for entry in record.withdrawn
-    ]
+def _about_the_rest(record: trust_record.Trust, seen: Dict[str, Any], told: Sequence[Tuple[str, int]]) -> List[str]:
+    lines = []
+    for entry in record.withdrawn:
+        runs = bool(seen["trust"]["withdrawn"]) and _runs(seen, entry)
+        if (entry.version, entry.sequence) not in told:
+            lines.append(
+                f"withdrawn: {entry.version}, sequence {entry.sequence}: {entry.why}" + " (this host runs it)" * runs
+            )
+        elif runs:
+            lines.append(f"this host runs {entry.version}")
     lines += [f"used permit: {entry.permit_id}" for entry in record.permits]
     if record.allowed is not None:
         lines.append(f"on trial by permit {record.allowed.permit_id}: {record.allowed.version}")

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
+from slotward import looking
+
 Answer = Dict[str, Any]
 Found = Tuple[str, str, str, str]
 """A finding: name, state, message, and the command that mends it."""
@@ -37,7 +39,7 @@ def _pins(answer: Answer, config_path: str) -> List[Found]:
     pins, threshold, trust = answer["pins"], answer["threshold"], answer["trust"]
     if trust["source"] == "unknown":
         text = "the record of whom this host trusts is lost: nobody is, and the configuration's pins do not stand in for it"
-        return [("release keys", "fail", text, "slotward trust apply FILE ... (every key set from the first on)")]
+        return [("release keys", "fail", text, looking.CHAIN)]
     if pins:
         whose = "of the configuration" if trust["source"] == "configuration" else f"of key set {trust['sequence']}"
         return [("release keys", "ok", f"{pins} {whose} count, {threshold} must have signed", "")]

@@ -12,6 +12,7 @@ from slotcore import records, settle, status
 from slotward import asking, audit_tail, build_info, host, lock, own
 
 REPAIR = "slotward update --repair"
+CHAIN = "slotward trust apply FILE ... (every key set from the first on)"
 MARK = ".broken-"
 
 
@@ -53,5 +54,7 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
     )
     answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit)
     if answer["broken"] is not None:
-        answer["broken"]["run"] = REPAIR
+        from slotward import broken
+
+        answer["broken"]["run"] = broken.way_out(product, state, os.path.basename(answer["broken"]["file"]))
     return answer

@@ -58,6 +58,14 @@ def unsafe(path: str) -> Tuple[str, ...]:
     return configs.unreadable(path, "it " + problem)[1] if problem else ()
 
 
+def demand_readable(path: str) -> None:
+    """Raise PermissionError when this user may not read the file: what it says is no problem of the file then."""
+    try:
+        os.close(host.open_named(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
 def product_of(config: configs.Config) -> products.Product:
     """The agent itself, as `config` describes it."""
     return products.Product(

@@ -27,6 +27,15 @@ def _write(product: products.Product, trust: trusts.Trust, update: records.Updat
     return recording.write(product, trusts.NAME, data) + recording.write(product, recording.UPDATE, noted)
 
 
+def clears(
+    product: products.Product, state: settles.State, free_slot: str, trust: trusts.Trust, all_anew: bool = False
+) -> bool:
+    """Whether the free slot holds what must prove itself anew once this record is in force."""
+    before, keys = standing.in_force(product, state), trust.keys
+    stricter = keys is not None and (bool(set(before.pins) - set(keys.pins)) or keys.threshold > before.threshold)
+    return (stricter or all_anew) and free_slot in state.slots
+
+
 def plan_apply(
     product: products.Product, state: settles.State, free_slot: str, trust: trusts.Trust, all_anew: bool = False
 ) -> ops.Plan:
@@ -34,10 +43,8 @@ def plan_apply(
 
     `all_anew`: nobody knows whose signatures counted before, so what is staged must prove itself again in any case.
     """
-    before, keys = standing.in_force(product, state), trust.keys
-    stricter = keys is not None and (bool(set(before.pins) - set(keys.pins)) or keys.threshold > before.threshold)
     cleared: ops.Plan = ()
-    if (stricter or all_anew) and free_slot in state.slots:
+    if clears(product, state, free_slot, trust, all_anew):
         kept = {name: entry for name, entry in state.slots.items() if name != free_slot}
         cleared = recording.write(product, recording.SLOTS, records.render_slots(kept))
     return cleared + _write(product, trust, state.update)
