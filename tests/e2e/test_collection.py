@@ -227,7 +227,7 @@ def test_a_connection_cut_after_the_swap_is_not_confirmed_and_the_host_goes_back
     v110: releases.Release,
 ) -> None:
     """The run reports not-confirmed within a bound; the host goes back at its deadline; the next run tells why."""
-    installed(controller, shop, v100, agent_trial_length_s=30)
+    installed(controller, shop, v100)
 
     def cut() -> None:
         bare.waits(lambda: "trial" in bare.names(), 60, "the trial has begun")
@@ -236,7 +236,7 @@ def test_a_connection_cut_after_the_swap_is_not_confirmed_and_the_host_goes_back
     watcher = threading.Thread(target=cut, daemon=True)
     watcher.start()
     try:
-        played = play(controller, UPGRADE, **wanted(shop, v110))
+        played = play(controller, UPGRADE, upgrade_reconnect_s=30, **wanted(shop, v110))
     finally:
         watcher.join(60)
         bare.host.network_restore()
@@ -315,3 +315,32 @@ def test_status_shows_every_host(
     assert played.status == 0, played.output
     found = json.loads(out.read_text(encoding="utf-8"))[bare.host.name]
     assert (found["installed"], found["version"], found["health"]["ok"]) == (True, "1.0.0", True)
+
+
+@pytest.mark.hosts
+def test_N17_a_host_goes_over_the_stepping_stone(
+    bare: nodes.Node, controller: plays.Controller, tmp_path: pathlib.Path
+) -> None:
+    """Check mode shows the way; the run goes it, each release confirmed before the next; a second run changes nothing."""
+    shop = releases.Workshop(tmp_path / "stones")
+    first = shop.release("1.0.0", 1)
+    shop.release("1.1.0", 2, more=("--min-from", "1.0.0"))
+    last = shop.release("1.2.0", 3, more=("--min-from", "1.1.0"))
+    installed(controller, shop, first)
+    planned = play(controller, UPGRADE, ("--check", "--diff"), **wanted(shop, last))
+    assert planned.status == 0, planned.output
+    assert bare.running() == "1.0.0"
+    assert "-slotward 1.0.0\n+slotward 1.1.0\n+slotward 1.2.0\n" in planned.output
+    played = play(controller, UPGRADE, **wanted(shop, last))
+    assert played.status == 0, played.output
+    result = played.last(bare.host.name, UPGRADE)
+    assert result is not None
+    assert [(step["version"], step["state"]) for step in result["steps"]] == [
+        ("1.1.0", "confirmed"),
+        ("1.2.0", "confirmed"),
+    ]
+    assert bare.running() == "1.2.0"
+    assert bare.update()["floor"] == 3
+    again = play(controller, UPGRADE, **wanted(shop, last))
+    assert again.status == 0, again.output
+    assert again.recap()[bare.host.name]["changed"] == 0
