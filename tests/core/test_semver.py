@@ -136,3 +136,8 @@ def test_the_order_is_one(texts: list[str]) -> None:
     one, two, three = (parsed(text) for text in texts)
     assert not (semver.older(one, two) and semver.older(two, one))
     assert semver.older(one, three) or not (semver.older(one, two) and semver.older(two, three))
+
+
+def test_the_sentence_for_what_is_no_version_shows_one() -> None:
+    """What was given, and what it should look like."""
+    assert semver.no_version("1.2") == '"1.2" is not a release version, such as 1.2.0'
