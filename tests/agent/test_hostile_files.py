@@ -974,6 +974,7 @@ COVERED: Mapping[str, str] = {
     "process.ask_status": "status",
     "process.started_s": PROC,
     "release_cmd._print": NULL,
+    "release_files._open": OPERATOR,
     "release_files._sync_directory": OPERATOR,
     "release_files._written": OPERATOR,
     "release_files.chunks": OPERATOR,

@@ -384,3 +384,11 @@ def test_a_catalogue_is_told_from_a_document() -> None:
     text = r"^it is a catalogue \(releases\.json\), which nobody signs: give the manifest\.json of a release$"
     with pytest.raises(manifest.BadManifest, match=text):
         manifest.parse_published(b'{"product":"toy","releases":[],"spec":1}')
+
+
+def test_a_document_with_a_field_of_a_catalogue_is_no_catalogue() -> None:
+    """The field is what is wrong with it."""
+    data = b'{"manifest": "", "releases": [], "signatures": []}'
+    with pytest.raises(manifest.BadManifest, match="releases") as raised:
+        manifest.parse_published(data)
+    assert "catalogue" not in str(raised.value)

@@ -70,8 +70,9 @@ def all_synced(plan: ops.Plan) -> bool:
 def test_adopting_for_the_first_time_goes_in_the_order_of_the_page() -> None:
     """Bytes, records, good, current, and the entrypoint last of all."""
     plan = plans.plan_adopt(PRODUCT, settle.State(), record("by-hand"), plans.ENTRYPOINT)
-    assert names(plan) == ["a", "slots.json", "update.json", "good", "current", "probe"]
-    assert written(plan, "slots.json") == [{"spec": 1, "slots": {"a": record("by-hand")._asdict()}}]
+    assert names(plan) == ["slots.json", "a", "slots.json", "update.json", "good", "current", "probe"]
+    cleared, filled = written(plan, "slots.json")
+    assert (cleared["slots"], filled) == ({}, {"spec": 1, "slots": {"a": record("by-hand")._asdict()}})
     assert link_of(plan, "good") == link_of(plan, "current") == ["a"]
     assert link_of(plan, "probe") == ["/slots/current"]
     assert all_synced(plan)
@@ -112,12 +113,14 @@ def test_D5_staging_clears_the_record_fills_the_free_slot_and_records_it_last() 
     assert all_synced(plan)
 
 
-def test_staging_into_a_slot_without_a_record_clears_nothing() -> None:
-    """There is nothing to clear, and the newest manifest is noted only when it is newer."""
+def test_a_slot_without_a_record_is_cleared_too() -> None:
+    """After a cut the copy may name it; and the newest manifest is noted only when it is newer."""
     found = state(held=slots(a="1.0.0"), update=records.Update(floor=1, newest_issued=50))
-    assert names(plans.plan_stage(PRODUCT, found, record("1.1.0"), 50)) == ["b", "slots.json"]
+    plan = plans.plan_stage(PRODUCT, found, record("1.1.0"), 50)
+    assert names(plan) == ["slots.json", "b", "slots.json"]
+    assert [sorted(value["slots"]) for value in written(plan, "slots.json")] == [["a"], ["a", "b"]]
     newer = plans.plan_stage(PRODUCT, found, record("1.1.0"), 51)
-    assert names(newer) == ["update.json", "b", "slots.json"]
+    assert names(newer) == ["update.json", "slots.json", "b", "slots.json"]
     assert written(newer, "update.json")[0]["newest_issued"] == 51
 
 

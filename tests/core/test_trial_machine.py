@@ -276,6 +276,20 @@ def test_any_order_of_events_agrees_with_the_model() -> None:
     run(60, 15)
 
 
+def test_a_copy_that_a_cut_left_ahead_never_lies_about_the_next_bytes() -> None:
+    """Cut between the copy that names a slot and the record, then another release goes into that slot (found by the machine)."""
+    machine = Machine()
+    try:
+        machine.install(pick=0)
+        machine.roll_back_and_lose_power(pick=2)
+        machine.clear_failed()
+        machine.update_and_lose_power(pick=126)
+        machine.update(pick=0)
+        machine.everything_holds()
+    finally:
+        machine.teardown()
+
+
 @pytest.mark.slow
 def test_any_order_of_events_agrees_with_the_model_at_length() -> None:
     """Many longer lives."""

@@ -41,7 +41,9 @@ def _fill(
     product: products.Product, state: settles.State, slot: str, record: records.SlotRecord, source: str
 ) -> ops.Plan:
     kept = {name: entry for name, entry in state.slots.items() if name != slot}
-    cleared = recording.write(product, recording.SLOTS, records.render_slots(kept)) if slot in state.slots else ()
+    cleared = recording.write(
+        product, recording.SLOTS, records.render_slots(kept)
+    )  # its copy may name more, after a cut
     filled = dict(kept)
     filled[slot] = record
     return (

@@ -31,9 +31,12 @@ def clears(
     product: products.Product, state: settles.State, free_slot: str, trust: trusts.Trust, all_anew: bool = False
 ) -> bool:
     """Whether the free slot holds what must prove itself anew once this record is in force."""
+    return free_slot in state.slots and (all_anew or _stricter(product, state, trust))
+
+
+def _stricter(product: products.Product, state: settles.State, trust: trusts.Trust) -> bool:
     before, keys = standing.in_force(product, state), trust.keys
-    stricter = keys is not None and (bool(set(before.pins) - set(keys.pins)) or keys.threshold > before.threshold)
-    return (stricter or all_anew) and free_slot in state.slots
+    return keys is not None and (bool(set(before.pins) - set(keys.pins)) or keys.threshold > before.threshold)
 
 
 def plan_apply(
@@ -42,9 +45,10 @@ def plan_apply(
     """Put a record that documents have changed in force; no trial may be pending.
 
     `all_anew`: nobody knows whose signatures counted before, so what is staged must prove itself again in any case.
+    The record of the slots is written also where it does not name the free slot: its copy may, after a cut.
     """
     cleared: ops.Plan = ()
-    if clears(product, state, free_slot, trust, all_anew):
+    if all_anew or _stricter(product, state, trust):
         kept = {name: entry for name, entry in state.slots.items() if name != free_slot}
         cleared = recording.write(product, recording.SLOTS, records.render_slots(kept))
     return cleared + _write(product, trust, state.update)
