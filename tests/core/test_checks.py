@@ -608,3 +608,19 @@ def test_a_file_name_tells_its_platform(name: str, platform: str) -> None:
 def test_artifact_names_are_made_from_the_platform() -> None:
     """One dash of the platform becomes an underscore."""
     assert checks.artifact_name("my-toy", "1.0.0-rc.1", "linux-amd64") == "my-toy_1.0.0-rc.1_linux_amd64"
+
+
+NOT_STARTED = (
+    "crash-loop", "did-not-start", "no-interpreter", "not-executable", "smoke-test-failed", "unit-failed", "unit-stopped",
+    "wrong-machine",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("code", [code for code, info in codes.CODES.items() if info.kind != codes.RETRYABLE])
+def test_of_which_failures_it_is_said_that_the_release_did_not_start(code: str) -> None:
+    """Of those that happen before or at its start; any other is told as it was recorded."""
+    found = checks.check(making.facts(GOOD, failed={"1.1.0": (code, "why")}))
+    assert isinstance(found, codes.Refusal)
+    assert found.code == "failed-before"
+    said = "did not start; running 1.0.0 (why)" if code in NOT_STARTED else "failed here: why; running 1.0.0"
+    assert found.text == "toy 1.1.0 " + said
