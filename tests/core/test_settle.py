@@ -337,3 +337,10 @@ def test_what_a_cut_left_is_known_by_its_name() -> None:
 def test_nothing_is_left_over_while_a_trial_or_damage_may_need_it(found: settle.State) -> None:
     """An empty record is one; without any, the links that differ are a trial."""
     assert settle.leftovers(found, LEFT) == ()
+
+
+def test_what_stands_for_no_plain_file_is_a_bad_record() -> None:
+    """One byte that no trial's file of ours holds, the guard's included."""
+    assert settle.ODD == b"\0"
+    assert trial.parse_trial(settle.ODD) is None
+    assert trial.is_damaged(settle.ODD)

@@ -78,6 +78,8 @@ def test_a_pin_that_goes_away_takes_the_free_slots_record_with_it(
     assert names(plan) == [*(["slots.json"] if cleared else []), "trust.json", "update.json"]
     assert [sorted(value["slots"]) for value in written(plan, "slots.json")] == ([["a"]] if cleared else [])
     empty = trusting(trusts.Trust(4, before), held=slots(a="1.0.0"))
+    assert trust_plans.clears(PRODUCT, trusting(trusts.Trust(4, before)), "b", after) is cleared
+    assert not trust_plans.clears(PRODUCT, empty, "b", after)
     same = trust_plans.plan_apply(PRODUCT, empty, "b", after)  # the copy may name the slot, after a cut
     assert names(same) == [*(["slots.json"] if cleared else []), "trust.json", "update.json"]
 
