@@ -35,7 +35,7 @@ def test_a_targets_version_is_spelled_out(tmp_path: pathlib.Path) -> None:
     (tmp_path / "target.json").write_text(json.dumps(fields))
     done = ran(tmp_path, "prepare", "--config", "config.toml", "--target", "target.json")
     assert (done.returncode, done.stdout) == (3, b"")
-    assert done.stderr.decode() == f'refused (not-a-release): "{PLAIN}" is not a release version\n'
+    assert done.stderr.decode() == f'refused (not-a-release): "{PLAIN}" is not a release version, such as 1.2.0\n'
 
 
 def test_a_files_name_is_spelled_out(tmp_path: pathlib.Path) -> None:
