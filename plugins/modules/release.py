@@ -159,6 +159,12 @@ directory:
   returned: always
   type: str
   sample: /srv/releases/slotward/1.1.0
+left_out:
+  description: What lies in O(previous) and was not counted, with the reason; each is a warning too.
+  returned: always
+  type: list
+  elements: str
+  sample: []
 counted:
   description: The manifest that the next sequence was counted from, or null.
   returned: always
@@ -198,7 +204,7 @@ OPTIONS = {
 def main() -> None:
     """Plan the release, show the difference, write it."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    result: Dict[str, Any] = {"changed": False, "code": codes.OK}
+    result: Dict[str, Any] = {"changed": False, "code": codes.OK, "left_out": []}
     result.update(dict.fromkeys(("manifest", "directory", "counted", "release")))
     try:
         planned = release_writer.make(module.params, module.check_mode)
@@ -214,6 +220,7 @@ def main() -> None:
         manifest=planned.manifest_path,
         directory=planned.directory,
         counted=planned.counted,
+        left_out=list(planned.left_out),
         release=describing.describe(parts),
         diff=release_store.described(planned.manifest_path, before, describing.lines(parts)),
     )
