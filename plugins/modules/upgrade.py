@@ -50,7 +50,7 @@ options:
       - A release that was read and checked already, as RV(slotward.fleet.release_info#module:target) has it. Reading it once for many
         hosts saves work on the controller.
     type: dict
-    suboptions:
+    suboptions: &target
       product:
         description: The product that is released.
         type: str
@@ -148,32 +148,7 @@ options:
     type: list
     elements: dict
     default: []
-    suboptions:
-      product:
-        description: The product that is released.
-        type: str
-        required: true
-      version:
-        description: The version that is released.
-        type: str
-        required: true
-      sequence:
-        description: The release's sequence.
-        type: int
-      manifest:
-        description: The published manifest, as text.
-        type: str
-        required: true
-      artifacts:
-        description: For each platform the artifact's C(name), C(url), C(sha256) and C(size).
-        type: dict
-        required: true
-      directory:
-        description: Where the release lies on the controller, if it does.
-        type: str
-      min_from:
-        description: The oldest version that the release takes over from, if it says.
-        type: str
+    suboptions: *target
 seealso:
   - module: slotward.fleet.release_info
   - module: slotward.fleet.confirm

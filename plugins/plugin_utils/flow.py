@@ -38,14 +38,6 @@ class Step(NamedTuple):
     pause_s: float = 0.0
 
 
-def for_host(target: Dict[str, Any], platform: str) -> Dict[str, Any]:
-    """The target without what this host does not need; all platforms when it has none, so that the refusal can name them."""
-    own = {name: entry for name, entry in target["artifacts"].items() if name == platform}
-    return dict(
-        {key: value for key, value in target.items() if key != "directory"}, artifacts=own or target["artifacts"]
-    )
-
-
 def from_url(target: Dict[str, Any], url: str) -> Dict[str, Any]:
     """The target with the artifacts at another address: a mirror near this host."""
     base = url.rstrip("/")

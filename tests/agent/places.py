@@ -64,7 +64,7 @@ class Place:
 
     def aside(self, name: str) -> list[str]:
         """What was set aside of that record."""
-        return [entry for entry in sorted(self.names()) if entry.startswith(name + recording.ASIDE)]
+        return [entry for entry in sorted(self.names()) if entry.startswith(name + settle.ASIDE)]
 
     def state(self) -> settle.State:
         """What the agent reads."""

@@ -14,7 +14,7 @@ from core.crash import disk, scenarios, walk
 from core.crash.scenarios import BAD_COPIES, DAMAGES, TIMINGS, Scenario, Timing
 from core.test_crash_matrix import check, crashes
 
-from slotcore import ops, recording
+from slotcore import ops, settle
 
 STATES = ("at rest", "on trial", "never switched", "going back", "confirming")
 
@@ -75,7 +75,7 @@ def check_unproven(walker: walk.Walker, tree: disk.Tree, what: str, when: str, s
     assert all(damage.copy is None and damage.copy_why for damage in state.damaged), said
     for name, data in DAMAGES[what].items():
         assert name not in now.names, f"{said}: {name} was written although nothing proves it"
-        kept = f"{name}{recording.ASIDE}{scenarios.AT}"
+        kept = f"{name}{settle.ASIDE}{scenarios.AT}"
         assert now.files.get(kept) == data, f"{said}: {kept} is {now.files.get(kept)!r}"
     if when == "confirming":
         assert (now.record, now.current) == ("trial.confirm", "b"), f"{said}: who had won must stay so"

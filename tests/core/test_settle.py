@@ -344,3 +344,11 @@ def test_what_stands_for_no_plain_file_is_a_bad_record() -> None:
     assert settle.ODD == b"\0"
     assert trial.parse_trial(settle.ODD) is None
     assert trial.is_damaged(settle.ODD)
+
+
+def test_only_a_trial_that_may_still_be_confirmed_is_on() -> None:
+    """One whose end is decided is none, though its record can still be read."""
+    pending = values.TRIAL
+    for action in Action:
+        found = settle.Settlement(action, codes.OK, pending).on_trial
+        assert found == (pending if action is Action.AWAIT else None)

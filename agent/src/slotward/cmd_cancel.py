@@ -14,7 +14,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Optional
 
-from slotcore import codes, settle, status
+from slotcore import codes, status
 from slotcore import product as products
 from slotward import answers, lock, manager, own
 
@@ -50,9 +50,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 def _refuse_trial(product: products.Product) -> None:
     """Once it has switched there is a trial, and another command for it."""
-    seen = manager.look(product)
-    pending = seen.settlement.trial
-    if pending is not None and seen.settlement.action is settle.Action.AWAIT:
+    pending = manager.look(product).settlement.on_trial
+    if pending is not None:
         raise codes.Retryable(
             codes.TRIAL_PENDING,
             f"{product.name} has switched to {pending.to_version} already, on trial {pending.trial_id}: "

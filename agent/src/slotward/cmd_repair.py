@@ -94,8 +94,8 @@ def gather(product: products.Product, state: settle.State) -> proving.Facts:
 
 
 def _refuse_trial(seen: manager.Look) -> None:
-    action, _reason, pending = seen.settlement
-    if action is settle.Action.AWAIT and pending is not None:
+    pending = seen.settlement.on_trial
+    if pending is not None:
         raise codes.Retryable(
             codes.TRIAL_PENDING,
             f"trial {pending.trial_id} of {pending.to_version} is pending, {settle.left_s(pending, seen.clock)} s left: "

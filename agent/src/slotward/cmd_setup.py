@@ -166,8 +166,8 @@ def _changes(
 
 
 def _refuse_trial(seen: manager.Look) -> None:
-    if seen.settlement.action is settle.Action.AWAIT and seen.settlement.trial is not None:
-        pending = seen.settlement.trial
+    pending = seen.settlement.on_trial
+    if pending is not None:
         raise codes.Retryable(
             codes.TRIAL_PENDING, f"trial {pending.trial_id} of {pending.to_version} is pending: it must end first"
         )

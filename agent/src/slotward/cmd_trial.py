@@ -92,8 +92,8 @@ def _settled(product: products.Product, what: str) -> manager.Look:
 
 def _own_trial(product: products.Product, seen: manager.Look, trial_id: Optional[str]) -> Optional[answers.Answer]:
     """None when the trial asked for is pending; the answer when it has ended; a refusal otherwise."""
-    pending = seen.settlement.trial
-    if seen.settlement.action is settle.Action.AWAIT and pending is not None:
+    pending = seen.settlement.on_trial
+    if pending is not None:
         if trial_id is not None and pending.trial_id != trial_id:
             raise codes.refused(codes.WRONG_TRIAL, f"trial {pending.trial_id} is pending, not {trial_id}")
         return None

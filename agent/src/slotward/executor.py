@@ -16,8 +16,6 @@ from typing import Callable, Dict, Mapping
 from slotcore import codes, ops
 from slotward import faults
 
-SourceReader = Callable[[str, str, int, str], None]
-
 
 def sync_path(path: str) -> None:
     """fsync a file or a directory."""

@@ -13,7 +13,6 @@ from slotward import asking, audit_tail, build_info, host, lock, own
 
 REPAIR = "slotward update --repair"
 CHAIN = "slotward trust apply FILE ... (every key set from the first on)"
-MARK = ".broken-"
 
 
 def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str, int]:
@@ -27,7 +26,7 @@ def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str,
 def _aside(product: products.Product) -> Tuple[str, ...]:
     """What was set aside; most hosts have nothing, and pay for no more than the look."""
     try:
-        if not any(MARK in name for name in os.listdir(product.slots_dir)):
+        if not any(settle.ASIDE in name for name in os.listdir(product.slots_dir)):
             return ()
     except OSError:
         return ()

@@ -91,8 +91,8 @@ def _look_with_reason(product: products.Product) -> Look:
 
 def _note_settled(product: products.Product, seen: Look, again: bool = False) -> None:
     """Have the audit log say what the records say: a trial that was switched to, the end of the last one."""
-    action, _reason, pending = seen.settlement
-    if action is settle.Action.NONE or (action is settle.Action.AWAIT and pending is not None):
+    pending = seen.settlement.on_trial
+    if pending is not None or seen.settlement.action is settle.Action.NONE:
         audit.settled(product, seen.state, pending, again)
 
 
@@ -261,8 +261,8 @@ def note_source(product: products.Product, seen: Look, source: str) -> Look:
 
 def confirm(product: products.Product, seen: Look) -> None:
     """Win the trial for the new release (the lock must be held); raises Refused `trial-over` when the guard was first."""
-    pending = seen.settlement.trial
-    if pending is None or seen.settlement.action is not settle.Action.AWAIT:
+    pending = seen.settlement.on_trial
+    if pending is None:
         raise codes.refused(codes.TRIAL_OVER, "the trial has ended already: somebody else decided it first")
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)

@@ -102,9 +102,9 @@ class Node:
             log(WARNING, f"{state.broken[0]}: {state.broken[1]}; updates are refused, see `slotward doctor`")
         found = settle.decide(state, clock)
         deadline, due = None, settle.is_mendable(state)
-        if found.action is settle.Action.AWAIT and found.trial is not None:
-            left = settle.left_s(found.trial, clock)
-            log(NOTICE, f"{found.trial.to_version} is on trial: {left} s left to be confirmed")
+        if found.on_trial is not None:
+            left = settle.left_s(found.on_trial, clock)
+            log(NOTICE, f"{found.on_trial.to_version} is on trial: {left} s left to be confirmed")
             deadline = host.uptime_s() + left
         elif found.action is not settle.Action.NONE:
             log(NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")

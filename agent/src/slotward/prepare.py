@@ -114,8 +114,9 @@ def quiet(product: products.Product, seen: manager.Look) -> None:
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
     audit.check(product)
-    action, reason, pending = seen.settlement
-    if action is settle.Action.AWAIT and pending is not None:
+    action, reason, _trial = seen.settlement
+    pending = seen.settlement.on_trial
+    if pending is not None:
         left = settle.left_s(pending, seen.clock)
         raise codes.Retryable(
             codes.TRIAL_PENDING,

@@ -111,7 +111,6 @@ DOWNLOAD_REFUSED = _code("download-refused", REFUSAL, "the server's answer canno
 UNTRUSTED_SERVER = _code("untrusted-server", REFUSAL, "this host does not trust the download server's certificate")
 NO_CA_ROOTS = _code("no-ca-roots", REFUSAL, "this host has no authorities to check a download server with")
 NOT_ROOT = _code("not-root", REFUSAL, "the command changes the host and needs root")
-CLOCK_BEHIND = _code("clock-behind", RETRYABLE, "the clock is behind the newest release trusted here")
 NOT_PROVEN = _code("not-proven", REFUSAL, "no proof that the unit's main process runs the new slot's bytes")
 TRIAL_OVER = _code("trial-over", REFUSAL, "the trial has ended already")
 NO_TRIAL = _code("no-trial", REFUSAL, "no trial is pending")

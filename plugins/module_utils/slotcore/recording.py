@@ -22,7 +22,6 @@ UPDATE = "update.json"
 TRUST = "trust.json"
 TRIAL = "trial"
 COPY = ".copy"
-ASIDE = ".broken-"
 KEPT_ASIDE = 4
 
 _SEAL = re.compile(rb"sha256 ([0-9a-f]{64})\n")
@@ -55,7 +54,7 @@ def aside_of(name: str, names: Sequence[str]) -> Tuple[str, ...]:
     """Of `names`, what was set aside of the record `name`, oldest first; a directory's name ends with a slash."""
     found: List[Tuple[int, str]] = []
     for each in names:
-        stem, mark, number = each.rstrip("/").rpartition(ASIDE)
+        stem, mark, number = each.rstrip("/").rpartition(settle.ASIDE)
         if mark and stem == name and _SECONDS.fullmatch(number):
             found.append((int(number), each))
     return tuple(each for _number, each in sorted(found))
@@ -72,8 +71,8 @@ def set_aside(product: products.Product, source: str, name: str, at: int, aside:
     Whoever asks makes it durable. The numbers go up whatever the clock does, so that the oldest are the lowest.
     """
     earlier = aside_of(name, aside)
-    newest = int(earlier[-1].rstrip("/").rpartition(ASIDE)[2]) if earlier else 0
-    moved = ops.Rename(product.path(source), product.path(f"{name}{ASIDE}{max(at, newest + 1)}"))
+    newest = int(earlier[-1].rstrip("/").rpartition(settle.ASIDE)[2]) if earlier else 0
+    moved = ops.Rename(product.path(source), product.path(f"{name}{settle.ASIDE}{max(at, newest + 1)}"))
     dropped = earlier[: max(0, len(earlier) + 1 - KEPT_ASIDE)]
     return (moved, *(ops.Unlink(product.path(each)) for each in dropped if not each.endswith("/")))
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from . import trial as trials
     from . import trust_record as trusts
 
+ASIDE = ".broken-"
+"""What the name of something that was set aside has between its old name and when."""
 TRIAL_NAMES = ("trial.log", "trial.sources")
 """What belongs to a trial beside its record and `back`."""
 ODD = b"\0"
@@ -105,6 +107,11 @@ class Settlement(NamedTuple):
     action: Action
     reason: str
     trial: Optional[trials.Trial] = None
+
+    @property
+    def on_trial(self) -> Optional[trials.Trial]:
+        """The trial that may still be confirmed; None when there is none, or its end is decided."""
+        return self.trial if self.action is Action.AWAIT else None
 
 
 def deadline_reason(trial: trials.Trial, clock: Clock) -> Optional[str]:

@@ -141,7 +141,7 @@ def _broken_as_json(state: settles.State) -> Optional[Dict[str, str]]:
 def as_json(product: products.Product, state: settles.State, clock: settles.Clock, host: Host) -> Dict[str, Any]:
     """The answer of `update --json`."""
     settlement = settles.decide(state, clock)
-    trial = settlement.trial if settlement.action is settles.Action.AWAIT else None
+    trial = settlement.on_trial
     shown, code = outcome.state_now(settlement, state.update, host.unit.runs)
     broken, trusted = state.broken, standing.in_force(product, state)
     if broken is not None:

@@ -341,7 +341,7 @@ def restored(what: str, tree: disk.Tree) -> disk.Tree:
 def set_aside(what: str) -> disk.Tree:
     """What that damage leaves under other names."""
     left = {name: data for name, data in DAMAGES[what].items() if data is not None}
-    return {f"slots/{name}{recording.ASIDE}{AT}": data for name, data in left.items()}
+    return {f"slots/{name}{settle.ASIDE}{AT}": data for name, data in left.items()}
 
 
 def _restoring(host: Host, tree: disk.Tree) -> ops.Plan:

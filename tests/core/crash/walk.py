@@ -286,7 +286,7 @@ class Walker:
             path.startswith(self.host.product.slots_dir)
             and (name in {"current", "good", "back"} or name.startswith("trial"))
             and not name.endswith(".tmp")
-            and recording.ASIDE not in name
+            and settle.ASIDE not in name
         )
 
     def guard(self, tree: disk.Tree, mode: str, clock: settle.Clock, unit: Unit) -> disk.Tree:
