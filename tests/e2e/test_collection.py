@@ -9,12 +9,15 @@ import threading
 from typing import Any
 
 import pytest
-from support import broken, plays, releases
+from support import broken, plays, releases, signing
 from support import node as nodes
+
+from slotcore import keys
 
 INSTALL = "slotward.fleet.install"
 UPGRADE = "slotward.fleet.upgrade"
 STATUS = "slotward.fleet.status"
+TRUST = "slotward.fleet.trust"
 SHORT = {"agent_trial_length_s": 20, "agent_settle_s": 1}
 
 
@@ -344,3 +347,35 @@ def test_N17_a_host_goes_over_the_stepping_stone(
     again = play(controller, UPGRADE, **wanted(shop, last))
     assert again.status == 0, again.output
     assert again.recap()[bare.host.name]["changed"] == 0
+
+
+@pytest.mark.hosts
+def test_N17_keys_are_rotated_and_a_downgrade_permitted_by_the_playbooks(
+    bare: nodes.Node, controller: plays.Controller, tmp_path: pathlib.Path
+) -> None:
+    """Check mode first; the run names who trusts only the old keys; a second one changes nothing; a permit goes with the upgrade."""
+    old, new = releases.Workshop(tmp_path / "old"), releases.Workshop(tmp_path / "new")
+    held = [[keys.load_private(key.path.read_bytes()) for key in shop.keys] for shop in (old, new)]
+    installed(controller, old, old.release("1.0.0", 1))
+    document = tmp_path / "keys-1.json"
+    document.write_bytes(signing.key_set(1, held[1], held[0][:2]))
+    variables = {"trust_documents": [str(document)], "trust_key_set": str(document)}
+    planned = play(controller, TRUST, ("--check",), **variables)
+    assert planned.status == 0, planned.output
+    assert "1 of 1 trust only the old keys before this" in planned.output
+    assert bare.update()["trust"]["source"] == "configuration"
+    played = play(controller, TRUST, **variables)
+    assert played.status == 0, played.output
+    assert "0 of 1 trust only the old keys: none" in played.output
+    assert bare.update()["trust"]["sequence"] == 1
+    again = play(controller, TRUST, **variables)
+    assert (again.status, again.recap()[bare.host.name]["changed"]) == (0, 0), again.output
+
+    newer, older = new.release("1.1.0", 3), new.release("1.0.1", 2)
+    assert play(controller, UPGRADE, **wanted(new, newer)).status == 0
+    permit = tmp_path / "permit.json"
+    permit.write_bytes(signing.permit("1.0.1", 2, [bare.host.read("/etc/machine-id").strip()], held[1][:2]))
+    assert play(controller, UPGRADE, **wanted(new, older)).status != 0
+    allowed = play(controller, UPGRADE, upgrade_permit=str(permit), **wanted(new, older))
+    assert allowed.status == 0, allowed.output
+    assert (bare.running(), bare.update()["floor"]) == ("1.0.1", 2)
