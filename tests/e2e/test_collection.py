@@ -359,7 +359,7 @@ def test_N17_keys_are_rotated_and_a_downgrade_permitted_by_the_playbooks(
     installed(controller, old, old.release("1.0.0", 1))
     document = tmp_path / "keys-1.json"
     document.write_bytes(signing.key_set(1, held[1], held[0][:2]))
-    variables = {"trust_documents": [str(document)], "trust_key_set": str(document)}
+    variables: dict[str, Any] = {"trust_documents": [str(document)], "trust_key_set": str(document)}
     planned = play(controller, TRUST, ("--check",), **variables)
     assert planned.status == 0, planned.output
     assert "1 of 1 trust only the old keys before this" in planned.output
