@@ -67,6 +67,9 @@ rollback_grace = 100
 same_major = true
 strict_sequence = true
 mirrors = "https://one.example/releases, http://[::1]:8080"
+[helper]
+socket = "/run/helper/sock"
+user = "agent"
 """ % (PINS[0], PINS[1])
 
 
@@ -104,14 +107,43 @@ def test_every_key_is_read() -> None:
         same_major=True,
         strict_sequence=True,
         mirrors=("https://one.example/releases", "http://[::1]:8080"),
+        helper_socket="/run/helper/sock",
+        helper_user="agent",
+        mode="helper",
     )
-    assert all(left != right for left, right in zip(loaded, DEFAULTS))
+    unset = ("start_user",)  # one file has one mode
+    assert all(left != right or name in unset for name, left, right in zip(loaded._fields, loaded, DEFAULTS))
+    assert loaded.user == "agent"
 
 
 def test_the_table_and_the_fields_are_the_same_list() -> None:
     """A key that is in one and not in the other would be lost."""
-    assert tuple(key.name for key in config.KEYS) == config.Config._fields
-    assert len({key.name for key in config.KEYS}) == len(config.KEYS)
+    assert (*(config.field_of(key) for key in config.KEYS), "mode") == config.Config._fields
+    assert len({(key.section, key.name) for key in config.KEYS}) == len(config.KEYS)
+
+
+MODES = (
+    ("", "root", "root"),
+    ("[helper]\n", "helper", "slotward"),
+    ("[helper]\nuser = 'agent_1'\nsocket = '/run/h/s'\n", "helper", "agent_1"),
+    ("[start]\n", "start", "slotward"),
+    ("[start]\nuser = '_agent'\n", "start", "_agent"),
+)
+
+
+@pytest.mark.parametrize(("text", "mode", "user"), MODES)
+def test_the_mode_is_which_section_the_file_has(text: str, mode: str, user: str) -> None:
+    """privilege.md, section 1: an empty section chooses a mode as well."""
+    loaded = config.check(text, "f")
+    assert (loaded.mode, loaded.user) == (mode, user)
+
+
+@pytest.mark.parametrize("text", ["[start]\n[helper]\n", "[helper]\n[start]\n"])
+def test_two_modes_are_a_problem_and_the_watched_one_counts(text: str) -> None:
+    """I8: the daemon runs on, in the mode whose trials have a second watchdog; updates are refused."""
+    loaded, problems = config.load(text, "f")
+    assert loaded.mode == "helper"
+    assert problems == ("f: [helper] and [start] are both there, and a host has one mode: remove one of them",)
 
 
 def test_empty_strings_unset_what_is_optional() -> None:
@@ -120,7 +152,7 @@ def test_empty_strings_unset_what_is_optional() -> None:
     assert config.check(text, "f") == DEFAULTS
 
 
-UPDATE_KEYS = ", ".join(key.name for key in config.KEYS if key.section)
+UPDATE_KEYS = ", ".join(key.name for key in config.KEYS if key.section == "update")
 PATH = "an absolute path without . or .. or unusual characters"
 SOURCES = 'a comma-separated list out of controller, gateway, probe, found "" (each at most once, at least one)'
 PIN_FORM = 'a comma-separated list of sha256/ and the base64 of 32 bytes, found "sha256/AA=="'
@@ -170,8 +202,8 @@ PROBLEMS: List[Tuple[str, str]] = [
     ('[update]\ndata_dir = "/x"', "f:2:1: [update] data_dir: unknown key here, it belongs above the first section"),
     ("\t x = 1", "f:1:3: x: unknown key, expected one of"),
     ("[update]\r\n  adopt =  1 # c\r\n", "f:2:12: [update] adopt: expected true or false, found 1"),
-    ("  [helper]", "f:1:3: [helper]: unknown section, expected [update]"),
-    ("[helper]\nx = 1", "f:1:1: [helper]: unknown section, expected [update]"),
+    ("  [elper]", "f:1:3: [elper]: unknown section, expected [update] or [helper] or [start]"),
+    ("[elper]\nx = 1", "f:1:1: [elper]: unknown section, expected [update] or [helper] or [start]"),
     ('data_dir = "x"', 'f:1:12: data_dir: expected %s, found "x"' % PATH),
     ('data_dir = ""', 'f:1:12: data_dir: expected %s, found ""' % PATH),
     ('data_dir = "/"', 'f:1:12: data_dir: expected %s, found "/"' % PATH),
@@ -255,6 +287,21 @@ PROBLEMS: List[Tuple[str, str]] = [
     (
         'data_dir = "/opt/slotward/slotward/data"',
         "f: data_dir (/opt/slotward/slotward/data) lies inside slots_dir (/opt/slotward/slotward): keep them apart",
+    ),
+    *(
+        ("[%s]\nuser = '%s'" % (section, user), "f:2:8: [%s] user: expected an account's name (" % section)
+        for section in ("helper", "start")
+        for user in ("", "root", "Agent", "a b", "a" * 32, "9a", "-a", "a:b", "a.b")
+    ),
+    ("[start]\nsocket = '/run/x/y'", "f:2:1: [start] socket: unknown key here, it belongs into [helper]"),
+    ("[helper]\nsocket = '/%s'" % ("x" * 107), "f:2:10: [helper] socket: expected at most 107 characters, found 108"),
+    (
+        "[helper]\nsocket = '/var/lib/slotward/h/s'",
+        "f: helper_socket (/var/lib/slotward/h/s) lies inside data_dir (/var/lib/slotward): keep them apart",
+    ),
+    (
+        "[helper]\nsocket = '/run/slotward/helper.sock'",
+        "f: helper_socket (/run/slotward/helper.sock) lies inside the daemon's runtime directory (/run/slotward): keep them apart",
     ),
     ("a.b = 1", "f:1:2: a: expected = after the key, found a dotted key"),
 ]
@@ -368,7 +415,7 @@ def test_what_load_answers_is_within_the_bounds(given_values: Dict[str, object])
             wanted.setdefault(key.section, {})[key.name] = given_values[key.name]
     loaded, _problems = config.load(toml_edit.render(wanted), "f")  # type: ignore[arg-type]
     for key in config.KEYS:
-        value = getattr(loaded, key.name)
+        value = getattr(loaded, config.field_of(key))
         if key.kind is config_keys.Kind.INTEGER:
             assert key.low <= value <= key.high
         elif key.kind is config_keys.Kind.FLAG:

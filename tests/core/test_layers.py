@@ -50,7 +50,7 @@ MODULE_LINES_BELOW_DOCUMENTATION = 80
 
 # The formats are called after the project, and one table holds the defaults of the agent's own configuration file.
 # Nothing else in the engine may know what the product is called.
-NAMES_THE_PROJECT = {"manifest.py", "documents.py", "config.py"}
+NAMES_THE_PROJECT = {"manifest.py", "documents.py", "config.py", "config_table.py"}
 GUARD_OWN_NAMES = re.compile(
     r"/usr/local/lib/slotward|slotward-(?:guard|rollback|deadline)@|slotward-guard:|slotward (?:setup|doctor)\b"
 )

@@ -8,6 +8,7 @@ import sys
 
 NAME = "slotward"
 UNIT = "slotward.service"
+HELPER_UNIT = "slotward-helper.service"
 CONFIG = "/etc/slotward/config.toml"
 
 try:

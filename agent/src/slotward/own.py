@@ -84,6 +84,8 @@ def product_of(config: configs.Config) -> products.Product:
         smoke_argv=("version",) if config.smoke_test else (),
         adopt=config.adopt,
         status_socket=config.socket_path,
+        helper_unit=build_info.HELPER_UNIT if config.mode == "helper" else "",
+        helper_socket=config.helper_socket if config.mode == "helper" else "",
         policy=products.Policy._make(getattr(config, field) for field in products.Policy._fields),
         mirrors=config.mirrors,
     )

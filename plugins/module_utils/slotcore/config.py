@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every key of the configuration in one table, and how a file becomes a ``Config``.
+"""How a file becomes a ``Config``; the keys are the rows of ``config_table``.
 
 Rules:
 
@@ -11,134 +11,20 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Set, Tuple, Union
 
-from . import codes, config_keys, toml
+from . import codes, config_keys, config_table, toml
 
 PATH = "/etc/slotward/config.toml"
-UPDATE = "update"
-MAX_THRESHOLD = 16
-MAX_SEQUENCE = 999_999_999_999_999
-MAX_SOCKET_PATH = 107
-SOURCES = ("controller", "gateway", "probe")
-LEVELS = ("debug", "info", "warning", "error")
+KEYS = config_table.KEYS
+MAX_SEQUENCE = config_table.MAX_SEQUENCE
+UPDATE = config_table.UPDATE
 
+Config = config_table.Config
 Key = config_keys.Key
-Kind = config_keys.Kind
 
-
-class Config(NamedTuple):
-    """The configuration of one host's agent; the fields are the keys of ``KEYS``, in their order."""
-
-    data_dir: str
-    socket_path: str
-    log_level: str
-    release_pins: Tuple[str, ...]
-    release_threshold: int
-    release_sequence: int
-    slots_dir: str
-    entrypoint: str
-    trial_length_s: int
-    settle_s: int
-    max_boots: int
-    confirm_sources: Tuple[str, ...]
-    smoke_test: bool
-    adopt: bool
-    allow_http: bool
-    ca_file: Optional[str]
-    proxy: Optional[str]
-    enabled: bool
-    allowed_channels: Tuple[str, ...]
-    min_version: Optional[str]
-    rollback_grace: int
-    same_major: bool
-    strict_sequence: bool
-    mirrors: Tuple[str, ...]
-
-
-KEYS: Tuple[Key, ...] = (
-    Key(toml.TOP, "data_dir", Kind.PATH, "/var/lib/slotward", "what the daemon keeps; downloads go to `staging` in it"),
-    Key(
-        toml.TOP,
-        "socket_path",
-        Kind.PATH,
-        "/run/slotward/status.sock",
-        "the status socket, at most 107 characters",
-        high=MAX_SOCKET_PATH,
-    ),
-    Key(toml.TOP, "log_level", Kind.CHOICE, "info", "the least important messages that are logged", choices=LEVELS),
-    Key(UPDATE, "release_pins", Kind.PINS, (), "the release keys; without any, every update is refused"),
-    Key(
-        UPDATE,
-        "release_threshold",
-        Kind.INTEGER,
-        1,
-        "distinct pinned keys that must have signed, at most the number of distinct pins",
-        1,
-        MAX_THRESHOLD,
-    ),
-    Key(UPDATE, "release_sequence", Kind.INTEGER, 0, "a floor this host starts from", 0, MAX_SEQUENCE),
-    Key(
-        UPDATE,
-        "slots_dir",
-        Kind.PATH,
-        "/opt/slotward/slotward",
-        "the slots and their records; not inside `data_dir`, nor around it",
-    ),
-    Key(
-        UPDATE,
-        "entrypoint",
-        Kind.PATH,
-        "/usr/local/bin/slotward",
-        "what systemd starts; not inside `data_dir` or `slots_dir`",
-    ),
-    Key(UPDATE, "trial_length_s", Kind.INTEGER, 120, "seconds that a new release has to be confirmed", 5, 3600),
-    Key(
-        UPDATE,
-        "settle_s",
-        Kind.INTEGER,
-        10,
-        "seconds that the new main process must have been up, with one PID, before a confirmation counts; "
-        "less than `trial_length_s`",
-        0,
-        600,
-    ),
-    Key(UPDATE, "max_boots", Kind.INTEGER, 3, "reboots that a trial survives", 0, 9),
-    Key(UPDATE, "confirm_sources", Kind.NAMES, ("controller",), "who must confirm; all must agree", choices=SOURCES),
-    Key(UPDATE, "smoke_test", Kind.FLAG, True, "run `<file> version` before the switch"),
-    Key(UPDATE, "adopt", Kind.FLAG, False, "consent to adopt a plain file found at the entrypoint"),
-    Key(UPDATE, "allow_http", Kind.FLAG, False, "take `http://` downloads; for tests only"),
-    Key(
-        UPDATE,
-        "ca_file",
-        Kind.PATH,
-        None,
-        "PEM file of the authorities to believe for downloads, instead of the system's",
-    ),
-    Key(UPDATE, "proxy", Kind.PROXY, None, "proxy for downloads; the environment's are never used"),
-    Key(
-        UPDATE,
-        "enabled",
-        Kind.FLAG,
-        True,
-        "take updates at all; false is a hold, and a trial that is pending still ends",
-    ),
-    Key(UPDATE, "allowed_channels", Kind.CHANNELS, ("stable",), "the channels whose releases this host takes", 1, 8),
-    Key(UPDATE, "min_version", Kind.VERSION, None, "the oldest version that this host takes"),
-    Key(UPDATE, "rollback_grace", Kind.INTEGER, 1, "minor versions below the running one that may be taken", 0, 100),
-    Key(UPDATE, "same_major", Kind.FLAG, False, "take only releases of the running major version"),
-    Key(UPDATE, "strict_sequence", Kind.FLAG, False, "take only releases whose sequence is above the floor"),
-    Key(
-        UPDATE,
-        "mirrors",
-        Kind.URLS,
-        (),
-        "where the files of a release are looked for first, in order: `<base>/<product>/<version>/<file>`",
-        0,
-        8,
-    ),
-)
 _BY_NAME: Dict[Tuple[str, str], Key] = {(key.section, key.name): key for key in KEYS}
+_FIELD: Dict[Tuple[str, str], str] = {(key.section, key.name): field for key, field in zip(KEYS, config_table.FIELDS)}
 _SECTIONS = tuple(dict.fromkeys(key.section for key in KEYS))
 
 
@@ -159,7 +45,7 @@ def judge(scanned: Tuple[toml.Document, Tuple[str, ...]]) -> Tuple[Config, Tuple
     """As ``load``, for a file that was scanned, and which keys each problem is about."""
     document, found = scanned
     lines = document.text.split("\n")
-    values: Dict[str, config_keys.Setting] = {key.name: key.default for key in KEYS}
+    values: Dict[str, config_keys.Setting] = {field: key.default for key, field in zip(KEYS, config_table.FIELDS)}
     problems = [Problem((), text) for text in found]
     bad: Set[str] = set()
     for section in document.sections:
@@ -174,15 +60,25 @@ def judge(scanned: Tuple[toml.Document, Tuple[str, ...]]) -> Tuple[Config, Tuple
             if key is None or what:
                 place = _place(lines, entry.line, entry.start if key else -1)
                 text = "%s:%s: %s: %s" % (document.name, place, toml.label(section.name, entry.key), what)
-                problems.append(Problem((entry.key,) if key else (), text))
-                bad.add(entry.key)
+                problems.append(Problem((field_of(key),) if key else (), text))
+                bad.add(field_of(key) if key else entry.key)
             else:
-                values[key.name] = config_keys.setting(key, entry.value)
+                values[field_of(key)] = config_keys.setting(key, entry.value)
+    modes = [section.name for section in document.sections if section.name in config_table.MODES]
+    if len(modes) > 1:
+        text = "[helper] and [start] are both there, and a host has one mode: remove one of them"
+        problems.append(Problem((), "%s: %s" % (document.name, text)))
+    values["mode"] = min(modes, default=config_table.ROOT)  # of two the one that is watched
     config = Config._make(values[field] for field in Config._fields)
     for keys, text in _disagreements(config):
         if not keys & bad:
             problems.append(Problem(tuple(sorted(keys)), "%s: %s" % (document.name, text)))
     return config, tuple(problems)
+
+
+def field_of(key: Key) -> str:
+    """The field of ``Config`` that a row sets; a problem is about fields."""
+    return _FIELD[(key.section, key.name)]
 
 
 def check(text: Union[str, bytes, None], name: str) -> Config:
@@ -238,12 +134,17 @@ def _disagreements(config: Config) -> Iterator[Tuple[Set[str], str]]:
         )
     if not config.allow_http and any(base.startswith("http:") for base in config.mirrors):
         yield {"mirrors", "allow_http"}, "[update] mirrors has an http:// address: make it https:// or set allow_http"
-    paths = (
+    paths: Tuple[Tuple[str, str, str, str], ...] = (
         ("slots_dir", config.slots_dir, "data_dir", config.data_dir),
         ("entrypoint", config.entrypoint, "data_dir", config.data_dir),
         ("data_dir", config.data_dir, "slots_dir", config.slots_dir),
         ("entrypoint", config.entrypoint, "slots_dir", config.slots_dir),
     )
+    if config.mode == config_table.HELPER:
+        paths += (
+            ("helper_socket", config.helper_socket, "data_dir", config.data_dir),
+            ("helper_socket", config.helper_socket, "the daemon's runtime directory", config_table.RUNTIME_DIR),
+        )
     for inner, path, outer, directory in paths:
         if _inside(path, directory):
             yield {inner, outer}, "%s (%s) lies inside %s (%s): keep them apart" % (inner, path, outer, directory)

@@ -50,9 +50,9 @@ def explain(text: Union[str, bytes, None], name: str) -> Tuple[Explained, ...]:
                 meaning=key.meaning,
                 value=config_keys.describe(key),
                 default=_shown(key.default),
-                current=_shown(getattr(loaded, key.name)),
+                current=_shown(getattr(loaded, config.field_of(key))),
                 set_at="%s:%d" % (name, entry.line) if entry is not None and counts else "",
-                problem="; ".join(problem.text for problem in problems if key.name in problem.keys),
+                problem="; ".join(problem.text for problem in problems if config.field_of(key) in problem.keys),
             )
         )
     return tuple(found)

@@ -26,6 +26,7 @@ MAX_URL = 1024
 
 _PATH = re.compile(r"(?:/[A-Za-z0-9_+=:@,.-]+)+\Z")
 _PIN = re.compile(r"sha256/[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=\Z")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}\Z")
 _PROXY = re.compile(r"https?://(?:[!-.0-~]+@)?(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?\Z")
 
 
@@ -41,6 +42,7 @@ class Kind(enum.Enum):
     PROXY = "http://host:port or https://host:port"
     CHANNELS = "a comma-separated list of channels (1 to 32 letters, digits, _, / and -)"
     VERSION = "a semantic version"
+    USER = "an account's name (a small letter or _, then at most 30 small letters, digits, _ and -)"
     URLS = "a comma-separated list of https:// addresses (without credentials, query or fragment)"
 
 
@@ -159,6 +161,10 @@ def _urls(key: Key, value: toml.Value) -> str:
     return "expected %s, found something else" % describe(key) if wrong else ""
 
 
+def _user(key: Key, value: toml.Value) -> str:
+    return "" if _USER.match(str(value)) and value != "root" else _expected(key, value) + " (not root)"
+
+
 def _listed(key: Key, value: toml.Value, pattern: str) -> str:
     """A list whose parts are distinct, as many as they may be, and each of one form."""
     parts = split_names(str(value))
@@ -179,6 +185,7 @@ _CHECKS: Dict[Kind, Callable[[Key, toml.Value], str]] = {
     Kind.CHANNELS: _channels,
     Kind.VERSION: _version,
     Kind.URLS: _urls,
+    Kind.USER: _user,
 }
 
 

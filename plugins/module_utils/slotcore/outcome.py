@@ -24,6 +24,7 @@ _WHY: Dict[str, str] = {
     codes.UNIT_FAILED: "the unit failed while {product} {version} was on trial",
     codes.UNIT_STOPPED: "{product} {version} exited during its trial and systemd does not restart it",
     codes.OPERATOR: "an operator took {product} {version} back",
+    codes.GAVE_UP: "{product} {version} itself asked to go back",
     codes.OK: "{product} {version} is confirmed",
 }
 _DID_NOT_START = "{product} {version} did not start"

@@ -54,6 +54,10 @@ class Product(NamedTuple):
     adopt: bool = False
     status_socket: str = ""
     """A socket that answers with the daemon's own digest, or "" when it has none (I11)."""
+    helper_unit: str = ""
+    """The unit of its helper, which starts `<slots>/helper` and is part of its trials; "" when it has none."""
+    helper_socket: str = ""
+    """Where that helper answers with its own digest."""
     policy: Policy = Policy()
     mirrors: Tuple[str, ...] = ()
     """Bases where else a release's files are: `<base>/<product>/<version>/<file>`."""

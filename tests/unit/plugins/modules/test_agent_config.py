@@ -13,7 +13,7 @@ import pytest
 
 PIN = "sha256/" + "A" * 43 + "="
 OTHER = "sha256/" + "B" * 42 + "A="
-FOREIGN = '\n[helper]\n# mine  \nuser = "x"   # kept\n'
+FOREIGN = '\n[foreign]\n# mine  \nuser = "x"   # kept\n'
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_foreign_sections_stay_byte_for_byte(run_module: Any, path: pathlib.Path
     path.parent.mkdir()
     path.write_text("[update]\nrelease_threshold = 1\n" + FOREIGN)
     result = run_module("agent_config", path=str(path), update={"release_pins": [PIN], "release_threshold": 1})
-    assert result["code"] == "bad-config", "the agent knows no [helper] yet, so the file as a whole has a problem"
+    assert result["code"] == "bad-config", "the agent knows no [foreign], so the file as a whole has a problem"
     assert path.read_text().endswith(FOREIGN)
 
 
