@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from slotcore import codes
 from slotward import answers, lock, manager, own
 
 if TYPE_CHECKING:
@@ -15,9 +14,11 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Settle once; the same again changes nothing (I9)."""
-    product = own.load(args.config).product
     if os.geteuid() != 0:
-        raise codes.refused(codes.NOT_ROOT, "settling changes root's records: run it as root")
+        from slotward import unprivileged
+
+        return unprivileged.run(args, "settling changes root's records: run it as root")
+    product = own.load(args.config).product
     if not os.path.isdir(product.slots_dir):
         return answers.Answer(answers.DONE, answers.base(product.name, "idle"), ["nothing to settle: no slots yet"])
     with lock.held(product, "settle"):

@@ -20,10 +20,12 @@ BUSY_S = 10.0
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Dispatch to confirm or rollback."""
+    if os.geteuid() != 0:
+        from slotward import unprivileged
+
+        return unprivileged.run(args, f"{args.command} changes root's records: run it as root")
     setup = own.load(args.config)
     product = setup.product
-    if os.geteuid() != 0:
-        raise codes.refused(codes.NOT_ROOT, f"{args.command} changes root's records: run it as root")
     if args.command == "confirm":
         if setup.problems:  # who must confirm, and after how long, would be a default's word
             raise codes.BadConfig(setup.problems)

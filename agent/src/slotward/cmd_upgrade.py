@@ -31,7 +31,9 @@ CLEARABLE = (*manager.REMEMBERED, codes.FAILED_BEFORE)
 def run(args: argparse.Namespace) -> answers.Answer:
     """Dispatch to prepare or upgrade."""
     if os.geteuid() != 0:
-        raise codes.refused(codes.NOT_ROOT, f"{args.command} reads root's configuration and records: run it as root")
+        from slotward import unprivileged
+
+        return unprivileged.run(args, f"{args.command} reads root's configuration and records: run it as root")
     if args.command == "upgrade":
         if args.id is not None and _ID.fullmatch(args.id) is None:
             raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Optional
 
 from slotcore import codes
@@ -12,7 +13,7 @@ from slotward import installed, own, preflight, systemd
 def check(setup: own.Setup, size: int, adopt_size: int, needs_url: Optional[str], may_start: bool) -> None:
     """Raise the first refusal that this host gives to a release of `size` bytes (0: nothing is fetched)."""
     user = _systemd(setup, may_start)
-    refusal = preflight.check(setup.product.slots_dir, setup.config.data_dir, size, user, adopt_size)
+    refusal = preflight.check(setup.product.slots_dir, os.path.dirname(setup.staging), size, user, adopt_size)
     if refusal is not None:
         if refusal.code == codes.NO_SPACE:
             raise codes.Retryable(refusal.code, refusal.text)

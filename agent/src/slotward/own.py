@@ -7,8 +7,8 @@ import os
 from typing import NamedTuple, Optional, Tuple
 
 from slotcore import config as configs
+from slotcore import config_table, toml
 from slotcore import product as products
-from slotcore import toml
 from slotward import build_info, host
 
 
@@ -19,6 +19,17 @@ class Setup(NamedTuple):
     config: configs.Config
     problems: Tuple[str, ...]
     config_path: str
+
+    @property
+    def inbox(self) -> str:
+        """Where the daemon stages, as whichever account it runs."""
+        return os.path.join(self.config.data_dir, "staging")
+
+    @property
+    def staging(self) -> str:
+        """Where this process stages: a command of root's never in a directory that another account owns."""
+        shared = self.config.mode != config_table.ROOT and os.geteuid() == 0
+        return os.path.join(self.product.slots_dir, "staging") if shared else self.inbox
 
 
 def read_config(path: str) -> Tuple[configs.Config, Tuple[str, ...]]:

@@ -257,5 +257,5 @@ def _is_staged(setup: own.Setup, record: records.SlotRecord) -> bool:
 
 
 def staged_path(setup: own.Setup, version: str) -> str:
-    """Where a release's bytes wait between stage and swap."""
-    return os.path.join(setup.config.data_dir, "staging", f"{setup.product.name}-{version}")
+    """Where a release's bytes wait between stage and swap, for whoever this process is."""
+    return os.path.join(setup.staging, f"{setup.product.name}-{version}")
