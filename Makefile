@@ -5,6 +5,7 @@ VERSION ?= 0.1.0
 SEQUENCE ?= 1
 SECONDS ?= 60
 TARGETS ?=
+MODES ?= root helper start
 
 export PATH := $(CURDIR)/.build/venv/bin:$(PATH)
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.build/cache/pycache
@@ -58,8 +59,8 @@ unit: core ## tests of the engine, of the agent as a process, and of the collect
 host: setup-hosts ## one real host (bookworm), end to end (root)
 	@$(PYTEST) -m host tests/e2e -k bookworm
 
-e2e: setup-hosts ## real hosts of all three suites, end to end (root, long)
-	@$(PYTEST) -m "host or hosts" tests/hosts tests/e2e
+e2e: setup-hosts ## real hosts of all three suites, end to end, in all three modes; MODES="helper" for some (root, long)
+	@SLOTWARD_MODES="$(MODES)" $(PYTEST) -m "host or hosts" tests/hosts tests/e2e
 
 bench: setup-hosts ## speed and memory, as ratios, into build/bench.json (root)
 	@$(PYTHON) tests/bench/bench.py

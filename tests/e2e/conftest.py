@@ -2,6 +2,7 @@
 """Hosts, releases and a fresh agent for the tests of this directory.
 
 Each suite's host is made when the first test asks for it and shared by all; every test starts from a fresh install.
+In which mode (docs/design/privilege.md): root, but for tests marked `every_mode` or `quick_modes` (tests/support/modes.py).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "hosts"))
 
 import hosts
+from support import modes, releases
 from support import node as nodes
-from support import releases
 
 FAILED = pytest.StashKey[bool]()
 
@@ -29,6 +30,24 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call":
         item.stash[FAILED] = report.failed
     return report
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A host of each suite for `node` and `bare`, in each mode that the test is for; root mode is not named in an id."""
+    definition = metafunc.definition
+    wanted: tuple[str, ...] = (modes.ROOT,)
+    if definition.get_closest_marker("quick_modes"):
+        wanted = modes.MODES
+    elif definition.get_closest_marker("every_mode"):
+        wanted = modes.chosen()
+    only = definition.get_closest_marker("only_modes")
+    if only is not None:
+        wanted = tuple(mode for mode in wanted if mode in only.args)
+    for fixture in ("node", "bare"):
+        if fixture in metafunc.fixturenames:
+            pairs = [(suite, mode) for mode in wanted for suite in hosts.SUITES]
+            ids = [suite if mode == modes.ROOT else f"{suite}-{mode}" for suite, mode in pairs]
+            metafunc.parametrize(fixture, pairs, ids=ids, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +86,7 @@ def v120(shop: releases.Workshop) -> releases.Release:
 def looked_after(node: nodes.Node, request: pytest.FixtureRequest) -> Iterator[nodes.Node]:
     """Lend a node to a test. After one that passed nothing of a trial may be left; one that failed tells its story."""
     yield node
+    node.close()
     if request.node.stash.get(FAILED, True):
         node.host.boot()
         print(node.story())
@@ -74,20 +94,22 @@ def looked_after(node: nodes.Node, request: pytest.FixtureRequest) -> Iterator[n
         node.at_rest()
 
 
-@pytest.fixture(params=hosts.SUITES)
+@pytest.fixture
 def bare(request: pytest.FixtureRequest, machines: nodes.Machines, shop: releases.Workshop) -> Iterator[nodes.Node]:
     """A host of each suite with nothing of ours on it."""
-    node = nodes.Node(machines.of(request.param), shop)
+    suite, mode = request.param
+    node = nodes.Node(machines.of(suite), shop, mode)
     node.wipe()
     yield from looked_after(node, request)
 
 
-@pytest.fixture(params=hosts.SUITES)
+@pytest.fixture
 def node(
     request: pytest.FixtureRequest, machines: nodes.Machines, shop: releases.Workshop, v100: releases.Release
 ) -> Iterator[nodes.Node]:
     """A host of each suite on which 1.0.0 was installed by hand and runs."""
-    node = nodes.Node(machines.of(request.param), shop)
+    suite, mode = request.param
+    node = nodes.Node(machines.of(suite), shop, mode)
     node.fresh(v100)
     yield from looked_after(node, request)
 

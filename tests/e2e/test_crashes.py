@@ -7,6 +7,8 @@ import pytest
 from support import broken, releases
 from support import node as nodes
 
+pytestmark = pytest.mark.every_mode
+
 CRASHES = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
 
 

@@ -17,6 +17,8 @@ import pytest
 from support import broken, faults, releases
 from support import node as nodes
 
+pytestmark = pytest.mark.every_mode
+
 # those that every run tries: before and after each rename that decides something
 QUICK = {"swap.14.SyncDir", "confirm.1.SyncDir", "go-back.4.Rename"}
 YESTERDAY = dt.datetime.now(dt.timezone.utc) - dt.timedelta(days=1)
@@ -140,7 +142,7 @@ def test_a_cut_while_confirming_is_finished_as_it_was_claimed(
 ) -> None:
     """I12: before the claim the trial goes on and can be confirmed; from the claim on it is confirmed."""
     trial = node.on_trial(new)
-    stop_at(node, point, "confirm", "--id", trial, "--wait", "15")
+    stop_at(node, point, *node.confirm_line(trial))
     whole(node)
     boot(node)
     if faults.number_of(point) == 0:
@@ -178,7 +180,7 @@ def test_a_cut_while_adopting_leaves_a_program_that_starts(
     old, new = build(stoppable, "1.0.0", 1), build(stoppable, "1.1.0", 2)
     bare.configure()
     bare.host.put(old.artifact, nodes.ENTRYPOINT, 0o755)
-    bare.slotward("setup")
+    bare.slotward("setup", *bare.setup_flags)
     bare.enable()
     target, src = bare.target(new), bare.put(new.artifact)
     stop_at(bare, point, "upgrade", "--target", target, "--src", src, "--no-wait", "--here", "--adopt")

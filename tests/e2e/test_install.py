@@ -7,6 +7,8 @@ import pytest
 from support import node as nodes
 from support import releases
 
+pytestmark = pytest.mark.every_mode
+
 
 def all_ok(node: nodes.Node) -> None:
     """Doctor has nothing to say."""
@@ -76,7 +78,7 @@ def test_a_hand_made_install_is_adopted_by_its_first_update(
     """A plain file at the entrypoint runs on as it is; the first update takes it into a slot, but only with consent."""
     bare.configure()
     bare.host.put(v100.artifact, nodes.ENTRYPOINT, 0o755)
-    answer = bare.slotward("setup")
+    answer = bare.slotward("setup", *bare.setup_flags)
     assert (answer.exit, answer.json["installed"]) == (0, "later"), answer
     bare.enable()
     assert bare.running() == "1.0.0"
@@ -108,7 +110,7 @@ def test_an_adopted_program_is_what_a_bad_release_goes_back_to(
     """The bytes found at the entrypoint are good from their adoption on."""
     bare.configure(adopt=True, trial_length_s=5)
     bare.host.put(v100.artifact, nodes.ENTRYPOINT, 0o755)
-    bare.slotward("setup")  # with consent in the configuration, setup itself adopts
+    bare.slotward("setup", *bare.setup_flags)  # with consent in the configuration, setup itself adopts
     bare.enable()
     assert bare.update()["slots"]["current"] == "a"
     bare.on_trial(v110)
@@ -139,7 +141,7 @@ def test_without_pins_doctor_warns_and_every_update_is_refused(
 ) -> None:
     """Seed 000: no pins, no updates; the daemon runs all the same."""
     bare.configure(release_pins=None, release_threshold=None)
-    assert bare.command([bare.put(v100.artifact, 0o755), "setup"]).exit == 0
+    assert bare.command([bare.put(v100.artifact, 0o755), "setup", *bare.setup_flags]).exit == 0
     bare.enable()
     state, said, run = bare.doctor()["release keys"]
     assert (state, said) == ("warn", "no release keys are pinned: every update is refused")

@@ -10,6 +10,8 @@ import pytest
 from support import node as nodes
 from support import releases, server
 
+pytestmark = pytest.mark.every_mode
+
 
 @pytest.mark.host
 def test_the_second_of_two_upgrades_is_told_who_holds_the_lock(
@@ -45,7 +47,7 @@ def test_the_second_of_two_upgrades_is_told_who_holds_the_lock(
         node.waits(lambda: node.update()["lock"] is None, 5, "the lock is free")
         node.upgraded(v120)
     node.waits(lambda: node.unit("e2e-first.service").active == "inactive", 10, "the first caller has ended")
-    node.sh(f"rm -f {nodes.STAGING}/*.part*")  # what a killed download leaves is there to be resumed
+    node.sh(f"rm -f {node.staging}/*.part*")  # what a killed download leaves is there to be resumed
 
 
 @pytest.mark.host

@@ -3,6 +3,8 @@
 
 - What a test asserts comes from the agent's answers, from systemd, or from the files that docs/design/node.md describes.
 - `fresh` leaves nothing of the test before: units, slots, records, configuration and staging are made again.
+- In helper and start mode an update goes the daemon's way (`slotward ask`, confirmed by the gateway), but for one with flags that
+  only an operator has: that goes root's way, which works in every mode.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any, NamedTuple
 
 import hosts
 
-from support import releases
+from support import modes, releases, server
 
 SLOTS = "/opt/slotward/slotward"
 STAGING = "/var/lib/slotward/staging"
@@ -31,6 +33,7 @@ BOX = "/var/tmp/e2e"
 COPIES = {"slots.json.copy", "update.json.copy", "trust.json.copy"}
 AT_REST = {"a", "b", "current", "good", "lock", "slots.json", "update.json", "trust.json", "audit.log"} | COPIES
 DEFAULTS: Mapping[str, object] = {"trial_length_s": 20, "settle_s": 1}
+MODE_OF_HOST = "/var/tmp/e2e-mode"
 CLEAR = f"""
 systemctl stop {UNIT} {TIMER} 'slotward-*' 2>/dev/null
 rm -rf {SLOTS} /var/lib/slotward /etc/slotward {ENTRYPOINT} {BOX}
@@ -43,10 +46,11 @@ true
 """
 WIPE = f"""{CLEAR}
 systemctl disable -q {UNIT} {TIMER} 2>/dev/null
-rm -rf /usr/local/lib/slotward
+rm -rf /usr/local/lib/slotward {MODE_OF_HOST}
 rm -rf /etc/systemd/system/slotward* /run/systemd/system/slotward* /etc/systemd/system/*.wants/slotward*
 systemctl daemon-reload
 systemctl reset-failed
+userdel {modes.ACCOUNT} 2>/dev/null
 true
 """
 
@@ -99,10 +103,12 @@ def trial_id() -> str:
 class Node:
     """One host with the agent on it."""
 
-    def __init__(self, host: hosts.Host, shop: releases.Workshop) -> None:
+    def __init__(self, host: hosts.Host, shop: releases.Workshop, mode: str = modes.ROOT) -> None:
         self.host = host
         self.shop = shop
+        self.mode = modes.ALL[mode]
         self._since = ""
+        self._files: server.FileServer | None = None
         self.damaged = False
         """Set by a test that leaves records damaged on purpose: its end is then not looked at."""
 
@@ -119,25 +125,48 @@ class Node:
         self._since = self.cursor()
         self.damaged = False
 
+    @property
+    def staging(self) -> str:
+        """Where an operator's commands stage."""
+        return f"{SLOTS}/staging" if self.mode.section else STAGING
+
+    @property
+    def setup_flags(self) -> tuple[str, ...]:
+        """Flags of setup for this mode: /usr/local is its group's to write on older Debian."""
+        return ("--fix-directories",) if self.mode.section else ()
+
+    def close(self) -> None:
+        """Stop serving files."""
+        if self._files is not None:
+            self._files.__exit__(None, None, None)
+            self._files = None
+
     def configure(self, **settings: object) -> None:
         """Write the configuration: our pins and short times, and `settings` over them; None leaves a key out."""
         found: dict[str, object] = {"release_pins": self.shop.pins, "release_threshold": self.shop.threshold}
         found.update(DEFAULTS)
+        found.update(self.mode.settings)
         found.update(settings)
-        self.host.write(CONFIG, toml({key: value for key, value in found.items() if value is not None}), 0o600)
+        text = toml({key: value for key, value in found.items() if value is not None}) + self.mode.section
+        self.host.write(CONFIG, text, 0o600)
+        if self.mode.section:  # as setup leaves it, once there is the account
+            self.sh(f"if getent group {modes.ACCOUNT}; then chgrp {modes.ACCOUNT} {CONFIG} && chmod 0640 {CONFIG}; fi")
 
-    def fresh(self, release: releases.Release, **settings: object) -> None:
-        """A host on which `release` was installed by hand and runs, and nothing else ever happened."""
-        self.wipe(units=False)  # setup writes again whatever a test has changed of them
+    def fresh(self, release: releases.Release, mode: str | None = None, **settings: object) -> None:
+        """A host on which `release` was installed by hand and runs, and nothing else ever happened; in `mode`, or in its own."""
+        self.mode = modes.ALL[self.mode.name if mode is None else mode]
+        before = self.host.run(f"cat {MODE_OF_HOST}", check=False).stdout if self.host.running else ""
+        self.wipe(units=before != self.mode.name)  # setup writes again whatever a test has changed of them
         self.configure(**settings)
         self.setup(release)
         self.enable()
+        self.host.write(MODE_OF_HOST, self.mode.name)
 
     def setup(self, release: releases.Release, *flags: str) -> Answer:
         """Run `slotward setup` of the release's own artifact with its manifest."""
         program = self.put(release.artifact, 0o755)
         manifest = self.put(release.manifest, name=f"{release.version}.manifest.json")
-        answer = self.command([program, "setup", "--manifest", manifest, *flags])
+        answer = self.command([program, "setup", "--manifest", manifest, *self.setup_flags, *flags])
         assert answer.exit == 0, answer
         return answer
 
@@ -179,10 +208,20 @@ class Node:
         """Run `slotward …` as an operator does."""
         return self.command(["slotward", *arguments], timeout)
 
+    def served(self, release: releases.Release) -> str:
+        """Where this machine serves the release's artifact to the host."""
+        if self._files is None:
+            self._files = server.FileServer(self.host.controller_address).__enter__()
+        return self._files.url(release.artifact)
+
     def begin(self, release: releases.Release, *flags: str, trial: str = "") -> Answer:
-        """Push `release` and upgrade to it, without waiting for the trial's end."""
+        """Upgrade to `release`, without waiting for the trial's end: by the daemon, or with flags as an operator does."""
+        trial = trial or trial_id()
+        if self.mode.section and not flags:
+            target = self.target(release, self.served(release))
+            return self.slotward("ask", "upgrade", "--target", target, "--no-wait", "--id", trial)
         argv = ["upgrade", "--target", self.target(release), "--src", self.put(release.artifact), "--no-wait"]
-        return self.slotward(*argv, "--id", trial or trial_id(), *flags)
+        return self.slotward(*argv, "--id", trial, *flags)
 
     def on_trial(self, release: releases.Release, *flags: str) -> str:
         """Begin a trial, which must succeed; its id."""
@@ -191,8 +230,14 @@ class Node:
         return str(answer.json["trial"]["id"])
 
     def confirm(self, trial: str, wait: float = 15) -> Answer:
-        """Confirm a trial."""
-        return self.slotward("confirm", "--id", trial, "--wait", str(wait))
+        """Confirm a trial: by the daemon, in the modes in which it is not root."""
+        way = ("ask", "confirm") if self.mode.section else ("confirm",)
+        return self.slotward(*way, "--id", trial, "--wait", f"{wait:g}")
+
+    def confirm_line(self, trial: str, wait: float = 15) -> tuple[str, ...]:
+        """What an operator types to confirm, in any mode."""
+        source = ("--source", "gateway") if self.mode.section else ()
+        return ("confirm", *source, "--id", trial, "--wait", f"{wait:g}")
 
     def upgraded(self, release: releases.Release, *flags: str) -> Answer:
         """Upgrade and confirm, which must succeed; the confirmation's answer."""
@@ -237,6 +282,12 @@ class Node:
             "print(json.loads(s.makefile().read())['running']['version'])"
         )
         return self.sh(f'python3 -c "{script}"', check=False)
+
+    def helper_slot(self) -> str:
+        """The slot whose bytes the helper's main process has open; "" when there is none."""
+        pid = self.unit(modes.HELPER_UNIT).main_pid
+        shown = self.sh(f"readlink /proc/{pid}/fd/* 2>/dev/null | grep -x '{SLOTS}/[ab]' | sort -u", check=False)
+        return shown.removeprefix(f"{SLOTS}/")
 
     def runnable(self) -> None:
         """I1: the entrypoint resolves to a complete program whose bytes are those of the slot's record, and it runs."""
@@ -285,13 +336,23 @@ class Node:
         self.waits(
             lambda: self.sh(f"systemctl is-active {TIMER}", check=False) != "active", 12, "the timer has stopped"
         )
-        assert self.names() <= AT_REST, self.story()
+        assert self.names() <= AT_REST | self.mode.names, self.story()
         self._audit_holds()
-        assert self.sh(f"ls -A {STAGING} 2>/dev/null", check=False) == "", self.story()
+        staged = f"find {STAGING} {SLOTS}/staging -mindepth 1 2>/dev/null"
+        if self.mode.section:  # the daemon tidies its own directory once it knows how its request ended
+            self.waits(lambda: self.sh(staged, check=False) == "", 10, "nothing is staged")
+        assert self.sh(staged, check=False) == "", self.story()
         assert self.sh("find /etc/slotward /usr/local/bin /usr/local/lib/slotward -name '*.tmp'") == ""
+        if self.mode.name == modes.HELPER:
+            self._helper_follows()
         shown = self.sh("systemctl list-units --all --no-legend --plain --state=active,activating,failed 'slotward*'")
         units = {line.split()[0] for line in shown.splitlines()}
-        assert units <= {UNIT}, shown + self.story()
+        assert units <= {UNIT} | self.mode.units, shown + self.story()
+
+    def _helper_follows(self) -> None:
+        """At rest the helper's link names what the daemon's does, and the helper runs those bytes."""
+        self.waits(lambda: self.link("helper") == self.link("current"), 12, "helper names what current names")
+        self.waits(lambda: self.helper_slot() == self.link("helper"), 12, "the helper runs what its link names")
 
     def _audit_holds(self) -> None:
         """The audit log's chain holds, and nothing of one trial stands in it twice; a host without the agent has none."""
@@ -304,9 +365,10 @@ class Node:
 
     def story(self) -> str:
         """What happened, for a failed test."""
+        units = " ".join([UNIT, TIMER, *sorted(self.mode.units)])
         return self.sh(
-            f"ls -la {SLOTS} {STAGING}; cd {SLOTS} && tail -n +1 update.json slots.json trial* 2>&1; cat {CONFIG};"
-            f"systemctl status -n 0 --no-pager {UNIT} {TIMER};"
+            f"ls -la {SLOTS} {SLOTS}/staging {STAGING} /run/slotward; cd {SLOTS} && tail -n +1 *.json trial* 2>&1;"
+            f"cat {CONFIG}; systemctl status -n 0 --no-pager {units};"
             f"journalctl -q -o short-monotonic --no-pager --after-cursor='{self._since}' | tail -n 150",
             check=False,
         )
