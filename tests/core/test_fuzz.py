@@ -21,7 +21,9 @@ from slotcore import (
     catalogue,
     documents,
     manifest,
+    protocol,
     records,
+    reply,
     strictjson,
     target,
     toml,
@@ -56,6 +58,12 @@ def test_the_seeds_are_good() -> None:
     assert isinstance(audit_chain.verify(seeds.plain()["audit"][0].split(b"\n")), audit_chain.Chain)
     assert trial.parse_trial(seeds.plain()["trial"][0])
     assert target.parse(seeds.plain()["target"][0])
+    hello, asked, filed, waiting, *answered = seeds.plain()["protocol"]
+    assert protocol.parse_hello(hello).protocol == (1, 2)
+    assert protocol.parse_request(asked, targets.NONCE).op == protocol.SWAP
+    assert protocol.parse_request(filed).op == protocol.ROLLBACK
+    assert protocol.parse_request(waiting, targets.NONCE).op == protocol.NODE_CONFIRM
+    assert [reply.parse(one).retry for one in answered] == [False, True]
     for text in seeds.plain()["toml"]:
         assert toml.scan(text, "x")[1] == ()
     for data in seeds.plain()["archive"][:3]:

@@ -14,7 +14,7 @@ from typing import Dict, List, Tuple
 
 from support import tars
 
-from slotcore import audit, catalogue, recording, records, trust_record
+from slotcore import audit, catalogue, protocol, recording, records, reply, trust_record
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -154,6 +154,20 @@ def log() -> bytes:
     return first + b"\n" + audit.append(first, event)
 
 
+def said() -> List[bytes]:
+    """A greeting, one request of a connection and one of a file, an answer, by our own writers."""
+    ask = protocol.Request("update.swap", "0123456789abcdef", "ab" * 16, "x.target", "x.permit", 9)
+    base = {"spec": 1, "product": "toy", "changed": False, "state": "idle", "code": "ok", "message": ""}
+    return [
+        protocol.render_hello(protocol.Hello("toy", (1, 2), "ab" * 16, "1.0.0", "cd" * 32)),
+        protocol.render_request(ask),
+        protocol.render_request(protocol.Request("update.rollback", ask.id, trial=ask.id, why="it \u00e9")),
+        protocol.render_request(protocol.Request("node.confirm", ask.id, "ab" * 16, trial=ask.id, wait=30)),
+        reply.render(reply.of_command(ask.id, 0, base)),
+        reply.render(reply.refusal("", "too-many", "later")),
+    ]
+
+
 def plain() -> Dict[str, List[bytes]]:
     """A few good inputs of each target."""
     keys = [bytes.fromhex(spki) + bytes(range(64)) + b"message" for _alg, spki in SPKIS]
@@ -188,6 +202,7 @@ def plain() -> Dict[str, List[bytes]]:
         "elf": [ELF, b"#!/usr/bin/env -S python3 -I\n", b"<!DOCTYPE html>"],
         "json": values,
         "keys": keys,
+        "protocol": said(),
         "published": [published()],
         "records": kept(),
         "rfc3339": [b"2026-01-31T23:59:59Z", b"2024-02-29T00:00:00.123456789Z", b"0001-01-01T00:00:00Z"],
@@ -208,6 +223,22 @@ WORDS = (
     *("https://", "http://", "@", "//", "Content-Range", "bytes ", "GMT", "REASON=", "SPEC=1", "start ", "crash "),
     *BODY,
     *("name", "platform", "sha256", "size", "kind", "variant", "alg", "kid", "spki", "ES256", "EdDSA", "stable"),
+    *(
+        "protocol",
+        "nonce",
+        "id",
+        "op",
+        "target",
+        "permit",
+        "serverTime",
+        "trial",
+        "wait",
+        "retry",
+        "refused",
+        "message",
+        "answer",
+    ),
+    *protocol.OPERATIONS,
     *("spec", "slots", "floor", "failed", "last", "newest_issued", "why", "at", "code", "manifest", "signatures"),
 )
 

@@ -9,7 +9,6 @@ Rules:
 * No call takes a second, and none raises the peak of the memory by 64 MiB (``watched``).
 
 The same functions run under atheris (``make fuzz``) and, over the checked-in seeds and finds, under pytest.
-Not here yet, because not written yet: the parser of helper messages.
 """
 
 from __future__ import annotations
@@ -43,8 +42,10 @@ from slotcore import (
     manifest,
     pem,
     program,
+    protocol,
     recording,
     records,
+    reply,
     rfc3339,
     semver,
     signatures,
@@ -62,6 +63,7 @@ from slotward import download_rules, elf
 MAX_SECONDS = 1.0
 MAX_GROWTH_KIB = 64 << 10
 NAME = "config.toml"
+NONCE = "ab" * 16
 LIMITS = archive.Limits(entries=64, total=1 << 20, ratio=200)
 
 Target = Callable[[bytes], None]
@@ -366,6 +368,33 @@ def fuzz_trust(data: bytes) -> None:
     for published in (data, published_around(data, "k0")):
         must(isinstance(trust.apply(facts, none, [("x", published)]), codes.Refusal), "an unsigned document is taken")
         must(isinstance(trust.permit(facts, none, published), codes.Refusal), "an unsigned permit is taken")
+
+
+# --- what the unprivileged side and root's say to each other ---
+
+
+def fuzz_protocol(data: bytes) -> None:
+    """Any bytes as a greeting, a request of a connection or of a file, an answer: read and written again, or its own error."""
+    for nonce in (None, NONCE):
+        try:
+            request = protocol.parse_request(data, nonce)
+        except codes.Refused as error:
+            must(error.code in (codes.BAD_REQUEST, codes.PROTOCOL_MISMATCH), error.code)
+            continue
+        for name in (request.target, request.permit):
+            must(name is None or ("/" not in name and name[0] != "."), "a name that is a path")
+        written = protocol.render_request(request)
+        must(len(written) <= protocol.MAX_REQUEST, "longer than a request may be")
+        must(protocol.parse_request(written, nonce) == request, "does not read back")
+    for read, write in ((protocol.parse_hello, protocol.render_hello), (reply.parse, reply.render)):
+        try:
+            found = read(data)
+        except codes.Retryable as error:
+            must(error.code == codes.BAD_ANSWER, error.code)
+            continue
+        again = write(found)
+        must(len(again) <= protocol.MAX_ANSWER, "longer than an answer may be")
+        must(read(again) == found or 6 * len(data) > protocol.MAX_ANSWER, "does not read back")
 
 
 # --- what a server or a release's maker says ---

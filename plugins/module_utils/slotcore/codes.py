@@ -136,7 +136,7 @@ RECORD_BROKEN = _code("record-broken", BROKEN, "a record on the host is missing,
 AUDIT_BROKEN = _code("audit-broken", BROKEN, "the audit log was changed or cut")
 BAD_CONFIG = _code("bad-config", BROKEN, "the configuration has errors")
 
-# What only the control side says.
+# What only who asks an agent says.
 NOT_INSTALLED = _code("not-installed", REFUSAL, "there is no agent on the host")
 UNREACHABLE = _code("unreachable", RETRYABLE, "the host cannot be reached")
 BAD_ANSWER = _code("bad-answer", RETRYABLE, "the agent gave no answer that can be read")

@@ -63,6 +63,10 @@ class Fields:
             raise self.bad(name, "at most %d" % most)
         return value
 
+    def number(self, name: str, least: int, most: int) -> int:
+        """An integer within these bounds."""
+        return number(self, name, self._values[name], least, most)
+
     def flag(self, name: str) -> bool:
         """True or false."""
         value = self._values[name]
@@ -80,6 +84,13 @@ class Fields:
         if not isinstance(value, list):
             raise self.bad(name, "a list")
         return [("%s[%d]" % (self.path(name), number), item) for number, item in enumerate(value)]
+
+    def mapping(self, name: str) -> Dict[str, object]:
+        """An object, whatever its fields."""
+        value = self._values[name]
+        if not isinstance(value, dict):
+            raise self.bad(name, "an object")
+        return value
 
     def matching(self, name: str, pattern: re.Pattern[str], rule: str) -> str:
         """A string that matches `pattern` as a whole."""
@@ -120,6 +131,13 @@ def read(data: bytes, what: str, limit: int) -> object:
         return canonical.parse(data, limit)
     except canonical.NotJson as error:
         raise BadField("%s is not plain JSON: %s" % (what, error)) from None
+
+
+def number(found: Fields, name: str, value: object, least: int, most: int) -> int:
+    """`value`, which is the field `name` or in it, as an integer within these bounds."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise found.bad(name, "an integer from %d to %d" % (least, most))
+    return value
 
 
 def distinct(path: str, name: str, values: Sequence[object]) -> None:
