@@ -12,7 +12,11 @@ version_added: 0.1.0
 author:
   - The Slotward maintainers (@slotward)
 description:
-  - Sets the top-level keys and the section C([update]) of the agent's configuration. Every other section stays byte for byte as it is.
+  - Sets the top-level keys and the section C([update]) of the agent's configuration, and when asked to the sections C([helper]) and
+    C([start]), which say who does root's part of an update. Every other section stays byte for byte as it is.
+  - The file is root's, with mode 0600. Where the daemon runs as an account that is there, its group may read the file (0640), in a directory
+    that is root's and that group's (0750). Before there is that account the file is root's alone; M(slotward.fleet.agent_setup) makes the
+    account and opens the file.
   - The whole file is checked before the old one is replaced. A file with a problem is refused, with its file, line and key.
   - An option that is not given, or an empty string or list, means that the key is not in the file and the agent's default counts.
 extends_documentation_fragment:
@@ -121,6 +125,36 @@ options:
         description: Where else the files of a release are, tried in order, as C(<base>/<product>/<version>/<file>).
         type: list
         elements: str
+  mode:
+    description:
+      - Who does root's part of an update, by which of the sections C([helper]) and C([start]) the file has - V(root) for neither, V(helper)
+        and V(start) for the one of that name. The other one is removed.
+      - When it is not given, the file keeps the sections that it has.
+    type: str
+    choices: [root, helper, start]
+  helper:
+    description:
+      - The section C([helper]). When it is not given, the section stays as it is.
+      - It cannot be given together with another O(mode) than V(helper).
+    type: dict
+    suboptions:
+      socket:
+        description: Where the helper is asked.
+        type: str
+      user:
+        description: The account that the daemon runs as.
+        type: str
+  start:
+    description:
+      - The section C([start]). When it is not given, the section stays as it is.
+      - It cannot be given together with another O(mode) than V(start).
+    type: dict
+    suboptions:
+      user:
+        description: The account that the daemon runs as.
+        type: str
+seealso:
+  - module: slotward.fleet.agent_setup
 """
 
 EXAMPLES = r"""
@@ -130,6 +164,14 @@ EXAMPLES = r"""
       release_pins: "{{ release_pins }}"
       release_threshold: 2
       trial_length_s: 300
+
+- name: Let a helper do root's part
+  slotward.fleet.agent_config:
+    update:
+      release_pins: "{{ release_pins }}"
+    mode: helper
+    helper:
+      user: slotward
 """
 
 RETURN = r"""
@@ -149,9 +191,26 @@ problems:
   type: list
   elements: str
   sample: []
+agent_mode:
+  description: The mode that the file says, V(root), V(helper) or V(start); null when it is not written.
+  returned: always
+  type: str
+  sample: helper
+agent_user:
+  description: The account that the daemon runs as by it; null when it is not written.
+  returned: always
+  type: str
+  sample: slotward
+planned:
+  description:
+    - The file as it would be, without what may be a secret, for O(slotward.fleet.agent_setup#module:planned_config); null when it is
+      that already.
+  returned: always
+  type: str
+  sample: null
 """
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slotward.fleet.plugins.module_utils import config_file
@@ -182,41 +241,62 @@ UPDATE_OPTIONS: Dict[str, Dict[str, Any]] = {
     "strict_sequence": {"type": "bool"},
     "mirrors": {"type": "list", "elements": "str"},
 }
+HELPER_OPTIONS: Dict[str, Dict[str, Any]] = {"socket": {"type": "str"}, "user": {"type": "str"}}
+START_OPTIONS: Dict[str, Dict[str, Any]] = {"user": {"type": "str"}}
 OPTIONS = {
     "path": {"type": "path", "default": CONFIG},
     "top": {"type": "dict", "default": {}, "options": TOP_OPTIONS},
     "update": {"type": "dict", "default": {}, "options": UPDATE_OPTIONS},
+    "mode": {"type": "str", "choices": list(config_file.MODES)},
+    "helper": {"type": "dict", "options": HELPER_OPTIONS},
+    "start": {"type": "dict", "options": START_OPTIONS},
 }
+
+
+def difference(path: str, found: config_file.Found, planned: config_file.Planned) -> List[Dict[str, str]]:
+    """What is there and what should be: the text, and who may do what with it."""
+    headers = {"before_header": path, "after_header": path}
+    before = "" if found.data is None else found.data.decode("utf-8")
+    now = [
+        found.file.shown("file") if found.file else "",
+        found.directory.shown("directory") if found.directory else "",
+    ]
+    after = [planned.file.shown("file"), planned.directory.shown("directory")]
+    return [
+        dict(headers, before=before, after=planned.text),
+        dict(headers, before="".join(now), after="".join(after)),
+    ]
 
 
 def main() -> None:
     """Plan the file, show the difference, write it."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     path = module.params["path"]
-    result: Dict[str, Any] = {"path": path, "code": codes.OK, "problems": []}
+    result: Dict[str, Any] = {
+        "path": path,
+        "code": codes.OK,
+        "problems": [],
+        "agent_mode": None,
+        "agent_user": None,
+        "planned": None,
+    }
     try:
-        old, mode = config_file.read(path)
-        data = config_file.plan(module.params, old).encode("utf-8")
+        found = config_file.read(path)
+        module.no_log_values.update(config_file.secrets(found.data, path))
+        planned = config_file.plan(module.params, found)
     except codes.BadConfig as error:
         result.update(code=error.code, problems=list(error.problems), changed=False)
         module.fail_json(msg="%s is not written: %s" % (path, error.text), **result)
     except OSError as error:
         result.update(code=codes.CANNOT_READ, changed=False)
         module.fail_json(msg="%s cannot be read: %s" % (path, error.strerror), **result)
-    result["changed"] = data != old or mode != config_file.MODE
-    before = "" if old is None else old.decode("utf-8")
-    result["diff"] = [
-        {"before_header": path, "after_header": path, "before": before, "after": data.decode("utf-8")},
-        {
-            "before_header": path,
-            "after_header": path,
-            "before": "" if old is None else "mode %04o\n" % mode,
-            "after": "mode %04o\n" % config_file.MODE,
-        },
-    ]
+    result.update(changed=planned.differs(found), agent_mode=planned.mode, agent_user=planned.user)
+    result["diff"] = difference(path, found, planned)
+    if result["changed"]:
+        result["planned"] = config_file.public(planned.text, path)
     if result["changed"] and not module.check_mode:
         try:
-            config_file.write(path, data, module.atomic_move)
+            config_file.write(path, planned, module.atomic_move)
         except OSError as error:
             result.update(code=codes.CANNOT_WRITE, changed=False)
             module.fail_json(msg="%s cannot be written: %s" % (path, error), **result)

@@ -6,8 +6,9 @@ from __future__ import annotations
 import importlib
 import os
 import pathlib
+import pwd
 import stat
-from typing import Any
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import pytest
 
@@ -33,6 +34,9 @@ def test_every_key_of_the_agent_is_an_option_and_no_other() -> None:
     config = importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.slotcore.config")
     assert {key.name for key in config.KEYS if key.section == ""} == set(module.TOP_OPTIONS)
     assert {key.name for key in config.KEYS if key.section == "update"} == set(module.UPDATE_OPTIONS)
+    assert {key.name for key in config.KEYS if key.section == "helper"} == set(module.HELPER_OPTIONS)
+    assert {key.name for key in config.KEYS if key.section == "start"} == set(module.START_OPTIONS)
+    assert {"", "update", "helper", "start"} == {key.section for key in config.KEYS}
 
 
 def test_a_new_file_is_written_once(run_module: Any, path: pathlib.Path) -> None:
@@ -73,7 +77,9 @@ def test_the_difference_is_shown_and_check_mode_writes_nothing(run_module: Any, 
     path.chmod(0o644)
     result = run_module("agent_config", check=True, path=str(path), update={"max_boots": 1})
     assert result["changed"] is True
-    assert (result["diff"][1]["before"], result["diff"][1]["after"]) == ("mode 0644\n", "mode 0600\n")
+    was, will = result["diff"][1]["before"], result["diff"][1]["after"]
+    assert was.startswith("file ")
+    assert was.replace(" 0644\n", " 0600\n") == will
     assert mode_of(path) == 0o644
     run_module("agent_config", path=str(path), update={"max_boots": 1})
     assert mode_of(path) == 0o600
@@ -125,3 +131,191 @@ def test_a_password_in_the_proxy_is_not_shown(run_module: Any, path: pathlib.Pat
     result = run_module("agent_config", path=str(path), update={"proxy": "http://user:secret@proxy:3128"})
     assert "secret" not in str(result)
     assert "secret" in path.read_text()
+
+
+def test_a_password_that_goes_is_not_shown_either(run_module: Any, path: pathlib.Path) -> None:
+    """It stands in the old file only, and the difference shows that file; what is planned has no password at all."""
+    run_module("agent_config", path=str(path), update={"proxy": "http://user:secret@proxy:3128"})
+    result = run_module(
+        "agent_config", path=str(path), update={"proxy": "http://user:newer@proxy:3128", "max_boots": 1}
+    )
+    assert "secret" not in str(result)
+    assert "newer" not in str(result)
+    assert "max_boots = 1\n" in result["planned"]
+    assert "proxy =" not in result["planned"]
+
+
+# -- who does root's part: [helper] and [start] ------------------------------------------------------------------
+
+HELPER = {"socket": "/run/slotward-helper/helper.sock", "user": "nobody-of-ours"}
+
+
+def sections(path: pathlib.Path) -> List[str]:
+    """The sections of a file, in order."""
+    return [line for line in path.read_text().splitlines() if line.startswith("[")]
+
+
+def test_the_mode_decides_which_section_is_there(run_module: Any, path: pathlib.Path) -> None:
+    """Each step is made once; a run that says nothing of the mode keeps the host's (seed 001)."""
+    update = {"release_pins": [PIN]}
+
+    def run(**more: Any) -> Dict[str, Any]:
+        found: Dict[str, Any] = run_module("agent_config", path=str(path), update=update, **more)
+        return found
+
+    steps: List[Tuple[Dict[str, Any], str, List[str]]] = [
+        ({}, "root", ["[update]"]),
+        ({"mode": "helper", "helper": HELPER}, "helper", ["[update]", "[helper]"]),
+        ({"mode": "start", "start": {"user": "nobody-of-ours"}}, "start", ["[update]", "[start]"]),
+        ({"mode": "helper"}, "helper", ["[update]", "[helper]"]),
+        ({"mode": "root"}, "root", ["[update]"]),
+        ({"mode": "start"}, "start", ["[update]", "[start]"]),
+    ]
+    for more, mode, expected in steps:
+        first = run(**more)
+        assert (first["changed"], first["agent_mode"], sections(path)) == (True, mode, expected), more
+        assert (run(**more)["changed"], run()["changed"], run()["agent_mode"]) == (False, False, mode), more
+
+
+def test_a_section_that_is_given_is_owned_whole(run_module: Any, path: pathlib.Path) -> None:
+    """Keys that are not given go; a section that is not given keeps its text, with its comments."""
+    run_module("agent_config", path=str(path), mode="helper", helper=HELPER)
+    text = path.read_text().replace("[helper]\n", "[helper]\n# ours\n")
+    path.write_text(text)
+    assert run_module("agent_config", path=str(path), mode="helper")["changed"] is False
+    assert path.read_text() == text
+    result = run_module("agent_config", path=str(path), helper={"user": "other"})
+    assert (result["changed"], result["agent_mode"], result["agent_user"]) == (True, "helper", "other")
+    assert path.read_text().endswith('[helper]\n# ours\nuser = "other"\n')
+
+
+def test_a_new_file_may_have_an_empty_section(run_module: Any, path: pathlib.Path) -> None:
+    """The section alone chooses the mode, with the agent's own defaults."""
+    result = run_module("agent_config", path=str(path), mode="start", update={"max_boots": 1})
+    assert (result["agent_mode"], result["agent_user"]) == ("start", "slotward")
+    assert path.read_text().endswith("\n[start]\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"mode": "root", "helper": {}}, ("helper", "root")),
+        ({"mode": "start", "helper": HELPER}, ("helper", "start")),
+        ({"helper": {}, "start": {}}, ("[helper] and [start]",)),
+        ({"helper": {"user": "Not a name"}}, ("user",)),
+        ({"helper": {"socket": "/run/slotward/x.sock"}}, ("/run/slotward", "apart")),
+    ],
+)
+def test_sections_that_disagree_are_refused(
+    run_module: Any, path: pathlib.Path, more: Dict[str, Any], words: Tuple[str, ...]
+) -> None:
+    """Both named, and nothing written."""
+    result = run_module("agent_config", path=str(path), **more)
+    assert (result["failed"], result["code"], result["agent_mode"]) == (True, "bad-config", None)
+    assert all(word in result["msg"] for word in words), result["msg"]
+    assert not path.exists()
+
+
+class Account(NamedTuple):
+    """An account of this machine that is not the one that runs the tests."""
+
+    name: str
+    gid: int
+
+
+@pytest.fixture
+def account() -> Account:
+    """Any; giving files away needs root."""
+    if os.geteuid() != 0:
+        pytest.skip("only root gives a file to another group")
+    found = pwd.getpwnam("daemon")
+    return Account(found.pw_name, found.pw_gid)
+
+
+def owners(path: pathlib.Path) -> Tuple[int, int, int]:
+    """Owner, group and permissions."""
+    return path.stat().st_uid, path.stat().st_gid, mode_of(path)
+
+
+def test_the_account_s_group_may_read_the_file_and_nobody_but_root_write_it(
+    run_module: Any, path: pathlib.Path, account: Account
+) -> None:
+    """0640 in 0750 while the daemon runs as an account, 0600 in 0755 again when it is root's; a second run changes nothing."""
+    helper = {"mode": "helper", "helper": {"user": account.name}}
+    for umask in (0o022, 0o077, 0o000):
+        before = os.umask(umask)
+        for more, file, directory in (
+            ({}, (0, 0, 0o600), (0, 0, 0o755)),
+            (helper, (0, account.gid, 0o640), (0, account.gid, 0o750)),
+            ({"mode": "root"}, (0, 0, 0o600), (0, 0, 0o755)),
+        ):
+            assert run_module("agent_config", path=str(path), **more)["changed"] is True
+            assert (owners(path), owners(path.parent)) == (file, directory)
+            assert run_module("agent_config", path=str(path), **more)["changed"] is False
+        os.umask(before)
+        path.unlink()
+        path.parent.rmdir()
+
+
+def test_before_there_is_the_account_the_file_is_root_s_alone(run_module: Any, path: pathlib.Path) -> None:
+    """Setup makes the account later; what it then makes of the file is right by the next run, and nothing is taken back."""
+    run_module("agent_config", path=str(path), mode="helper", helper=HELPER)
+    assert (mode_of(path), mode_of(path.parent)) == (0o600, 0o755)
+    assert run_module("agent_config", path=str(path), mode="helper", helper=HELPER)["changed"] is False
+
+
+def test_what_setup_made_of_the_file_is_right_by_the_next_run(
+    run_module: Any, path: pathlib.Path, account: Account
+) -> None:
+    """The order of a first run: the file, then the account and its rights, then nothing more to do."""
+    run_module("agent_config", path=str(path), mode="start", start={"user": account.name})
+    assert owners(path) == (0, account.gid, 0o640)
+    os.chown(path, 0, 0)
+    path.chmod(0o600)
+    result = run_module("agent_config", check=True, path=str(path))
+    assert result["changed"] is True
+    assert result["diff"][1]["before"].startswith("file root:root 0600\n")
+    assert result["diff"][1]["after"] == "file root:daemon 0640\ndirectory root:daemon 0750\n"
+    assert owners(path) == (0, 0, 0o600)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o660, 0o666])
+def test_I6_new_bytes_are_never_the_account_s(
+    run_module: Any, path: pathlib.Path, account: Account, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """A file that was the account's is replaced, and at no moment on the way can the account write the new one."""
+    more = {"mode": "helper", "helper": {"user": account.name}}
+    run_module("agent_config", path=str(path), **more)
+    os.chown(path, pwd.getpwnam(account.name).pw_uid, account.gid)
+    os.chmod(path, mode)
+    held = os.open(path, os.O_RDWR)
+    seen: List[Tuple[int, int]] = []
+    basic = importlib.import_module("ansible.module_utils.basic")
+    for name in ("chown", "chmod", "fchown", "fchmod", "rename"):
+        genuine = getattr(os, name)
+
+        def watched(target: Any, *args: Any, _genuine: Any = genuine, **more: Any) -> Any:
+            done = _genuine(target, *args, **more)
+            seen.extend((os.stat(one).st_uid, os.stat(one).st_mode & 0o022) for one in path.parent.glob(".config-*"))
+            return done
+
+        monkeypatch.setattr(basic.os, name, watched)
+    result = run_module("agent_config", path=str(path), update={"max_boots": 1}, **more)
+    monkeypatch.undo()
+    assert result["changed"] is True
+    assert seen
+    assert set(seen) == {(0, 0)}
+    assert owners(path) == (0, account.gid, 0o640)
+    os.pwrite(held, b"#" * 10, 0)
+    os.close(held)
+    assert not path.read_text().startswith("##########"), "who held the old file open holds the old one"
+
+
+def test_a_directory_that_others_may_write_is_closed(run_module: Any, path: pathlib.Path) -> None:
+    """Whoever can write the directory can put another file there."""
+    path.parent.mkdir()
+    path.parent.chmod(0o775)
+    assert run_module("agent_config", path=str(path))["changed"] is True
+    assert mode_of(path.parent) == 0o755
+    path.parent.chmod(0o700)
+    assert run_module("agent_config", path=str(path))["changed"] is False, "stricter is the operator's own choice"
