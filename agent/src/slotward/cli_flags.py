@@ -84,6 +84,7 @@ def _setup_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--adopt", action="store_true", help="take a plain file found at the entrypoint into a slot")
     parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
+    parser.add_argument("--planned", metavar="FILE", help="as --check, were FILE the configuration")
 
 
 def _config_flags(parser: argparse.ArgumentParser) -> None:

@@ -194,7 +194,8 @@ def _answer(setup: own.Setup, changes: List[Dict[str, str]], what: str, unit_cha
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Set the host up, or say what that would change."""
-    setup = own.load(args.config)
+    args.check = args.check or args.planned is not None
+    setup = own.load(args.planned or args.config)._replace(config_path=args.config)
     if os.geteuid() != 0:
         raise codes.refused(codes.NOT_ROOT, "setup writes units and slots: run it as root")
     if setup.problems:
