@@ -27,7 +27,7 @@ def names(plan: ops.Plan) -> List[str]:
                 shown.append(name if source == name + ".tmp" else f"{source} over {name}")
         elif isinstance(operation, ops.Unlink):
             shown.append("-" + operation.path.rpartition("/")[2])
-        elif isinstance(operation, (ops.Arm, ops.Restart)):
+        elif isinstance(operation, (ops.Arm, ops.Restart, ops.RestartHelper)):
             shown.append(type(operation).__name__)
     return shown
 
@@ -62,7 +62,7 @@ def all_synced(plan: ops.Plan) -> bool:
             dirty.add(ops.directory_of(operation.path))
         elif isinstance(operation, ops.SyncDir):
             dirty.discard(operation.path)
-        elif isinstance(operation, (ops.Arm, ops.Restart)) and dirty:
+        elif isinstance(operation, (ops.Arm, ops.Restart, ops.RestartHelper)) and dirty:
             return False
     return not dirty
 

@@ -296,6 +296,8 @@ def test_what_was_not_found_is_not_there() -> None:
         (),
         None,
         True,
+        None,
+        None,
     )
     assert settle.State() == nothing
     assert settle.Damage("slots.json", "torn", True) == ("slots.json", "torn", True, None, "")
@@ -314,8 +316,21 @@ def test_a_broken_record_is_mended_when_something_can_be_done(
     assert settle.is_mendable(state()) is False
 
 
-LEFT = (".trial.9f8a", "back", "current.tmp", "trial.log", "trial.sources")
-OTHERS = ("a", "b", "current", "good", "tmp", "update.json", "slots.json", "trial", "Back", "x.tmp.y", "my.trial.z")
+LEFT = (".trial.9f8a", "back", "current.tmp", "helper.back", "trial.log", "trial.sources")
+OTHERS = (
+    "a",
+    "b",
+    "current",
+    "good",
+    "helper",
+    "tmp",
+    "update.json",
+    "slots.json",
+    "trial",
+    "Back",
+    "x.tmp.y",
+    "my.trial.z",
+)
 
 
 def test_what_a_cut_left_is_known_by_its_name() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import Callable, List, Mapping, Tuple
+from typing import Callable, List, Mapping, Sequence, Tuple
 
 from slotcore import codes, ops, status
 from slotcore import product as products
@@ -121,18 +121,25 @@ def arm(product: products.Product) -> None:
         )
 
 
-def restart(product: products.Product, respect_stop: bool) -> None:
-    """Restart the unit without waiting for it; its failure is reset first (field case W2).
+def units_of(product: products.Product) -> Tuple[str, ...]:
+    """The units that a switch restarts: the product's own, and its helper's where it has one."""
+    return (product.unit, product.helper_unit) if product.helper_unit else (product.unit,)
 
-    Going back respects a stop: it never starts what an operator had stopped (DESIGN 6). From here on this process
-    stands back: what it has left to do must not keep the daemon from starting.
+
+def restart(units: Sequence[str], respect_stop: bool) -> None:
+    """Restart the units without waiting for them; their failures are reset first (field case W2).
+
+    Going back respects a stop, of each by itself: it never starts what an operator had stopped (DESIGN 6). From here on
+    this process stands back: what it has left to do must not keep the daemon from starting.
     """
     from slotward import systemd
 
-    if respect_stop and status.was_stopped(systemd.show(product.unit, status.STOP_PROPERTIES)):
-        return
-    os.nice(10)
-    systemd.restart(product.unit)
+    if respect_stop:
+        shown = systemd.show_each(units, status.STOP_PROPERTIES)
+        units = [unit for unit, found in zip(units, shown) if not status.was_stopped(found)]
+    if units:
+        os.nice(10)
+        systemd.restart(*units)
 
 
 def executor_for(
@@ -157,13 +164,14 @@ def executor_for(
 
     def restarted() -> None:
         before_restart()
-        restart(product, respect_stop)
+        restart(units_of(product), respect_stop)
 
     return executor.Executor(
         copy=copy,
         check=lambda operation: check_slot(product, operation.path, operation.version),
         arm=lambda: arm(product),
         restart=restarted,
+        restart_helper=lambda: restart((product.helper_unit,), respect_stop),
     )
 
 

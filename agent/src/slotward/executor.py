@@ -71,7 +71,7 @@ def _claim(source: str, path: str) -> None:
 
 
 class Executor:
-    """Applies plans. `copy`, `check` and `systemd` are the effects that need more than a path."""
+    """Applies plans; what it is given are the effects that need more than a path."""
 
     def __init__(
         self,
@@ -79,8 +79,9 @@ class Executor:
         check: Callable[[ops.Check], None],
         arm: Callable[[], None],
         restart: Callable[[], None],
+        restart_helper: Callable[[], None],
     ) -> None:
-        self._act: Mapping[type, Callable[..., None]] = self._table(copy, check, arm, restart)
+        self._act: Mapping[type, Callable[..., None]] = self._table(copy, check, arm, restart, restart_helper)
 
     @staticmethod
     def _table(
@@ -88,6 +89,7 @@ class Executor:
         check: Callable[[ops.Check], None],
         arm: Callable[[], None],
         restart: Callable[[], None],
+        restart_helper: Callable[[], None],
     ) -> Dict[type, Callable[..., None]]:
         return {
             ops.Write: lambda op: _write(op.path, op.data, op.mode),
@@ -102,6 +104,7 @@ class Executor:
             ops.Check: check,
             ops.Arm: lambda _op: arm(),
             ops.Restart: lambda _op: restart(),
+            ops.RestartHelper: lambda _op: restart_helper(),
         }
 
     def apply(self, plan: ops.Plan, name: str) -> None:

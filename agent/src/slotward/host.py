@@ -198,6 +198,8 @@ def read_state(product: products.Product) -> settle.State:
         broken=(product.path(damaged[-1].name), damaged[-1].why) if damaged else None,
         trust=trust,
         trust_known=trust_known,
+        helper=_slot_of(product.path("helper")) if product.helper_unit else None,
+        helper_back=_slot_of(product.path("helper.back")) if product.helper_unit else None,
     )
     state = _with_good(product, state)
     if damaged or _has_damaged_trial(state):

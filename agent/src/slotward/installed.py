@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from slotcore import config as configs
 from slotcore import product as products
@@ -76,12 +76,6 @@ def directories_at_risk(product: products.Product) -> List[str]:
     return found
 
 
-def _shown(names: Tuple[str, ...]) -> List[Dict[str, str]]:
-    text = systemd.show_text(names, GUARD_PROPERTIES)
-    blocks = text.strip("\n").split("\n\n")
-    return [dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line) for block in blocks]
-
-
 def not_in_force(product: products.Product) -> List[str]:
     """What systemd says is not armed for this product; empty when the watchdog is ready."""
     guard = f"slotward-guard@{product.name}.service"
@@ -92,7 +86,7 @@ def not_in_force(product: products.Product) -> List[str]:
         missing.append(f"{units.GUARD_DIR}/guard is missing")
     if not os.path.exists(f"{units.GUARD_DIR}/guard.d/{product.name}.env"):
         missing.append(f"{units.GUARD_DIR}/guard.d/{product.name}.env is missing")
-    unit, guard_unit, timer_unit = _shown((product.unit, guard, timer))
+    unit, guard_unit, timer_unit = systemd.show_each((product.unit, guard, timer), GUARD_PROPERTIES)
     for key, name in (("Wants", guard), ("After", guard), ("OnFailure", rollback)):
         if name not in unit.get(key, "").split():
             missing.append(f"systemd does not have {name} in {key}= of {product.unit}")

@@ -102,6 +102,12 @@ def _restore(product: products.Product, seen: Look) -> bool:
     return broken.restore(product, seen.state)
 
 
+def _follow(product: products.Product, seen: Look) -> bool:
+    from slotward import following
+
+    return following.follow(product, seen.state)
+
+
 def settle_now(product: products.Product) -> Tuple[Look, str]:
     """Restore what is broken, finish or undo what is in flight (the lock must be held); the state afterwards, what was done.
 
@@ -115,11 +121,15 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
         try:
             effects.executor_for(product, {}, respect_stop=True).apply(plan, name)
             seen = look(product) if plan else seen
+            followed = settle.is_behind(product, seen.state) and _follow(product, seen)
+            seen = look(product) if followed else seen
+            if followed and rounds_left and settle.is_behind(product, seen.state):
+                continue  # the guard went back meanwhile
             tidy = plans.plan_tidy(product, seen.state, host.names(product))
             tidy += trust_plans.plan_catch_up(product, seen.state)
             effects.executor_for(product, {}).apply(tidy, "tidy")
             _note_settled(product, seen, again=not plan)
-            quietly = "restore" if restored else "tidy" if tidy else name
+            quietly = "restore" if restored else "follow" if followed else "tidy" if tidy else name
             return seen, name if plan else quietly
         except codes.Refused as error:
             if error.code != codes.TRIAL_OVER or not rounds_left:

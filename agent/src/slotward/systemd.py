@@ -86,9 +86,11 @@ def show(unit: str, properties: Sequence[str]) -> Dict[str, str]:
     return dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
 
 
-def show_text(units: Sequence[str], properties: Sequence[str]) -> str:
-    """Properties of several units in one call: a block of lines a unit, in that order, blank lines between."""
-    return _systemctl(["show", "--property=" + ",".join(properties), "--", *units])
+def show_each(units: Sequence[str], properties: Sequence[str]) -> List[Dict[str, str]]:
+    """As `show`, for several units in one call; one unit's properties after the other."""
+    text = _systemctl(["show", "--property=" + ",".join(properties), "--", *units])
+    blocks = text.strip("\n").split("\n\n")
+    return [dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line) for block in blocks]
 
 
 def version() -> int:
@@ -125,20 +127,20 @@ def stop(unit: str) -> None:
     _systemctl(["stop", "--", unit], START_S)
 
 
-def reset_failed(unit: str) -> None:
-    """Forget a failure and the start limit's count (field case W2); a unit that systemd does not know has none."""
-    _run(["systemctl", "reset-failed", "--", unit], QUICK_S)
+def reset_failed(*units: str) -> None:
+    """Forget failures and the start limit's count (field case W2); a unit that systemd does not know has none."""
+    _run(["systemctl", "reset-failed", "--", *units], QUICK_S)
 
 
-def restart_no_block(unit: str) -> None:
-    """Have the unit restarted, or started, without waiting."""
-    _systemctl(["--no-block", "restart", "--", unit])
+def restart_no_block(*units: str) -> None:
+    """Have the units restarted, or started, without waiting; one that cannot be keeps none of the others from it."""
+    _systemctl(["--no-block", "restart", "--", *units])
 
 
-def restart(unit: str) -> None:
-    """Our own way to restart a unit: its failure is reset first, and nothing waits."""
-    reset_failed(unit)
-    restart_no_block(unit)
+def restart(*units: str) -> None:
+    """Our own way to restart units: their failures are reset first, and nothing waits."""
+    reset_failed(*units)
+    restart_no_block(*units)
 
 
 def enable(unit: str) -> None:

@@ -88,10 +88,14 @@ class Arm(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Restart the product's unit, resetting its failure first, without waiting."""
+    """Restart the product's unit, and its helper's with it, resetting their failures first, without waiting."""
 
 
-Operation = Union[Write, Copy, Append, Sync, SyncDir, Link, Rename, Claim, Unlink, Check, Arm, Restart]
+class RestartHelper(NamedTuple):
+    """Restart the helper's unit alone, in the same way: only its link has moved."""
+
+
+Operation = Union[Write, Copy, Append, Sync, SyncDir, Link, Rename, Claim, Unlink, Check, Arm, Restart, RestartHelper]
 Plan = Tuple[Operation, ...]
 
 

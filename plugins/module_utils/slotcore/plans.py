@@ -6,13 +6,14 @@ Rules:
 - `current` moves only after `back`, the log, the trial record and the armed timer (I4); it moves before the restart.
 - The end of a trial begins with the claim (I12). Confirming raises the floor before `good` moves; the floor never falls (I3).
 - Going back is one rename of a link that exists, before anything that needs space (I2), and only ever to `good`.
+- Which links those are, and what restarts after them, is told in `links`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Optional, Sequence
 
-from . import codes, ops, recording, records, trust_plans
+from . import codes, links, ops, recording, records, trust_plans
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -68,13 +69,14 @@ def plan_adopt(product: products.Product, state: settles.State, record: records.
     slot = free_slot(state)
     floor = max(state.update.floor, product.base_floor, record.sequence)
     update = state.update._replace(floor=floor)
-    leftovers = ops.unlink_durably(product.slots_dir, *settles.TRIAL_NAMES, "back") if state.back or state.log else ()
+    left = state.back or state.helper_back or state.log
+    leftovers = ops.unlink_durably(product.slots_dir, *settles.TRIAL_NAMES, *links.ways_back(product)) if left else ()
     return (
         leftovers
         + _fill(product, state, slot, record, source)
         + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
-        + ops.link_durably(product.path("current"), slot)
+        + links.plan_starts(product, slot)
         + plan_relink(product)
     )
 
@@ -95,12 +97,12 @@ def plan_swap(product: products.Product, trial: trials.Trial, permitted: ops.Pla
     `permitted` uses the permit up that it needs: after the record that says for what, before what it allows.
     """
     return (
-        ops.link_durably(product.path("back"), trial.from_slot)
+        links.plan_ways_back(product, trial.from_slot)
         + ops.write_durably(product.path("trial.log"), trials.LOG_HEADER)
         + ops.write_durably(product.path("trial"), trials.render_trial(trial))
         + permitted
         + (ops.Arm(),)
-        + ops.link_durably(product.path("current"), trial.to_slot)
+        + links.plan_starts(product, trial.to_slot)
         + (ops.Restart(),)
     )
 
@@ -147,7 +149,7 @@ def plan_finish_confirm(
     update = state.update._replace(floor=floor, last=_last(trial, "confirmed", end, about.version))
     permitted = state.trust is not None and state.trust.allowed is not None
     return (
-        ops.unlink_durably(product.slots_dir, "back")
+        ops.unlink_durably(product.slots_dir, *links.ways_back(product))
         + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
         + (trust_plans.plan_ended(product, state, update) if permitted else ())
@@ -159,15 +161,6 @@ def plan_confirm(product: products.Product, state: settles.State, trial: trials.
     """Win the end of the trial for the new release, and finish."""
     claim = (ops.Claim(product.path("trial"), product.path("trial.confirm")), ops.SyncDir(product.slots_dir))
     return claim + plan_finish_confirm(product, state, trial, end)
-
-
-def _return_links(product: products.Product, state: settles.State) -> ops.Plan:
-    home = state.good or state.back  # `back` is only ever made to name good's slot
-    if home is None or state.current == home:
-        return ()
-    ready = () if state.back == home else ops.link_durably(product.path("back"), home)
-    moved = ops.Rename(product.path("back"), product.path("current"))
-    return (*ready, moved, ops.SyncDir(product.slots_dir))
 
 
 def _record_end(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
@@ -193,13 +186,12 @@ def plan_finish_revert(
 
     With a broken record nothing is written over it (I3): the claim stays, and a repair finishes this.
     """
-    moved = _return_links(product, state)
-    restarted = (ops.Restart(),) if moved else ()
+    moved = links.plan_return(product, state)
     if state.broken is not None:
-        return moved + restarted
+        return moved
     record = state.revert if state.revert is not None else state.trial
-    tidied = _tidied(product, state, "trial.revert", record, end, *settles.TRIAL_NAMES, "back")
-    return moved + restarted + _record_end(product, state, trial, end) + tidied
+    tidied = _tidied(product, state, "trial.revert", record, end, *settles.TRIAL_NAMES, *links.ways_back(product))
+    return moved + _record_end(product, state, trial, end) + tidied
 
 
 def plan_go_back(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
@@ -210,7 +202,9 @@ def plan_go_back(product: products.Product, state: settles.State, trial: Optiona
     claim: ops.Plan = (ops.Claim(product.path("trial"), reverted), ops.SyncDir(product.slots_dir))
     if state.trial != settles.ODD:
         claim += (ops.Append(reverted, f"REASON={end.code}\n".encode("ascii")), ops.Sync(reverted))
-    by_hand = (ops.Restart(),) if state.current == state.good else ()  # what was started may still be what runs
+    restarted = any(isinstance(operation, ops.Restart) for operation in links.plan_return(product, state))
+    stays = state.current == state.good and not restarted
+    by_hand = (ops.Restart(),) if stays else ()  # what was started may still be what runs
     return claim + by_hand + plan_finish_revert(product, state, trial, end)
 
 
@@ -221,7 +215,7 @@ def plan_abandon(product: products.Product, state: settles.State, trial: Optiona
     noted: ops.Plan = ()
     if state.broken is None:
         noted = _record_end(product, state, trial, end._replace(code=codes.NEVER_STARTED))
-    return noted + _tidied(product, state, "trial", state.trial, end, *settles.TRIAL_NAMES, "back")
+    return noted + _tidied(product, state, "trial", state.trial, end, *settles.TRIAL_NAMES, *links.ways_back(product))
 
 
 def plan_tidy(product: products.Product, state: settles.State, names: Sequence[str]) -> ops.Plan:

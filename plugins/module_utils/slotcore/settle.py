@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 ASIDE = ".broken-"
 """What the name of something that was set aside has between its old name and when."""
 TRIAL_NAMES = ("trial.log", "trial.sources")
-"""What belongs to a trial beside its record and `back`."""
+"""What belongs to a trial beside its record and the links to go back by."""
+WAYS_BACK = ("back", "helper.back")
+"""Those links, of a product with a helper or without one."""
 ODD = b"\0"
 """Stands for the contents of a name that is no plain file: a bad record, to which nothing can be appended."""
 
@@ -82,11 +84,19 @@ class State(NamedTuple):
     """The record of trust; None when none was ever written, or it cannot be believed."""
     trust_known: bool = True
     """Whether that None is to be believed: a record of trust that is lost is no licence for the configuration's pins."""
+    helper: Optional[str] = None
+    """What the helper's unit starts, where its release goes back to; both looked at only when the product has a helper."""
+    helper_back: Optional[str] = None
 
 
 def is_mendable(state: State) -> bool:
     """Whether settling has something to do about a broken record: to set it aside, to write it anew."""
     return any(damage.there or damage.copy is not None for damage in state.damaged)
+
+
+def is_behind(product: products.Product, state: State) -> bool:
+    """Whether the product has a helper, and its unit would not start what `current` names."""
+    return bool(product.helper_unit) and state.current is not None and state.helper != state.current
 
 
 class Action(enum.Enum):
@@ -186,7 +196,7 @@ def new_slot(state: State, trial: Optional[trials.Trial]) -> Optional[str]:
 
 def _is_leftover(name: str) -> bool:
     """A temporary of ours or of the guard, or what belongs to a trial; asked only when there is no trial."""
-    return name.endswith(".tmp") or name.startswith(".trial.") or name in ("back", *TRIAL_NAMES)
+    return name.endswith(".tmp") or name.startswith(".trial.") or name in (*WAYS_BACK, *TRIAL_NAMES)
 
 
 def leftovers(state: State, names: Sequence[str]) -> Tuple[str, ...]:

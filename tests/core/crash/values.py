@@ -19,6 +19,8 @@ LENGTH_S = 120
 PRODUCT = products.Product(
     name="probe", unit="probe.service", entrypoint="/bin/probe", slots_dir="/slots", pins=("sha256/x",), base_floor=1
 )
+HELPED = PRODUCT._replace(helper_unit="probe-helper.service", helper_socket="/run/probe-helper/helper.sock")
+"""The same daemon with a helper, which starts `/slots/helper`."""
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
 BYTES: Dict[str, bytes] = {
     version: f"#!/bin/sh\necho this is {version}\n".encode() for version in (*VERSIONS, "by-hand")

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The links that say what starts: `current`, and `helper` of a product that has one, forth and back (privilege.md, section 4).
+
+Rules:
+- `current` moves first, both ways; `helper` follows right after it, and one restart is for both units.
+- Going back renames a link that exists (I2). A `helper.back` that is not there or names something else is no reason to
+  hold the product up: its helper's link is then made after the restart, and that unit is restarted once more.
+- Whatever else moved `current`, settling makes `helper` name the same slot: at rest, and in a trial that a cut left
+  between the two.
+- A product without a helper has none of this in its plans.
+"""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from . import ops
+from . import product as products
+from . import settle as settles
+
+HELPER = "helper"
+HELPER_BACK = "helper.back"
+
+
+def ways_back(product: products.Product) -> Tuple[str, ...]:
+    """The names of the links that a trial may have to go back by."""
+    return ("back", HELPER_BACK) if product.helper_unit else ("back",)
+
+
+def plan_ways_back(product: products.Product, home: str) -> ops.Plan:
+    """Make the links by which to go back to slot `home`."""
+    plan: ops.Plan = ()
+    for name in ways_back(product):
+        plan += ops.link_durably(product.path(name), home)
+    return plan
+
+
+def plan_starts(product: products.Product, slot: str) -> ops.Plan:
+    """Have both units start `slot` from now on; what runs goes on."""
+    plan = ops.link_durably(product.path("current"), slot)
+    if product.helper_unit:
+        plan += ops.link_durably(product.path(HELPER), slot)
+    return plan
+
+
+def plan_return(product: products.Product, state: settles.State) -> ops.Plan:
+    """Go back to good, and restart: nothing when both links are there already."""
+    home = state.good or state.back  # `back` is only ever made to name good's slot
+    if home is None:
+        return ()
+    moved: ops.Plan = ()
+    if state.current != home:
+        ready = () if state.back == home else ops.link_durably(product.path("back"), home)
+        moved = (*ready, *_over(product, "back", "current"))
+    if not product.helper_unit or state.helper == home:
+        return (*moved, ops.Restart()) if moved else ()
+    if state.helper_back == home:
+        return (*moved, *_over(product, HELPER_BACK, HELPER), ops.Restart())
+    anew = (*ops.link_durably(product.path(HELPER), home), ops.RestartHelper())
+    return (*moved, ops.Restart(), *anew) if moved else anew
+
+
+def _over(product: products.Product, source: str, name: str) -> ops.Plan:
+    return ops.Rename(product.path(source), product.path(name)), ops.SyncDir(product.slots_dir)
+
+
+def plan_follow(product: products.Product, state: settles.State) -> ops.Plan:
+    """Have the helper start what `current` names, where it does not; nothing else is in flight, or a trial goes on."""
+    if not settles.is_behind(product, state):
+        return ()
+    return (*ops.link_durably(product.path(HELPER), str(state.current)), ops.RestartHelper())
