@@ -25,18 +25,20 @@ from typing import Callable, Dict, FrozenSet, Iterator, List, Mapping, NamedTupl
 
 import pytest
 
-from slotcore import codes, ops, records, settle
+from slotcore import codes, ops, protocol, records, settle
 from slotcore import config as configs
 from slotcore import product as products
 from slotward import (
     adoption,
     audit_tail,
     broken,
+    calling,
     download,
     elf,
     executor,
     fetch,
     host,
+    inbox,
     installed,
     lock,
     node,
@@ -342,6 +344,18 @@ def use_status(path: pathlib.Path) -> bool:
     return process.ask_status(str(path), 0.2) != (None, None)
 
 
+def use_call(path: pathlib.Path) -> bool:
+    """The socket of the helper or of the daemon, as whoever asks calls it."""
+    calling.ask(calling.helper(str(path)), protocol.Request(protocol.SETTLE, "0" * 16), again_s=0.0)
+    return True
+
+
+def use_put(path: pathlib.Path) -> bool:
+    """What was asked for, put into staging."""
+    inbox.put(str(path.parent), path.name, b"ours")
+    return False
+
+
 def read_all(descriptor: int) -> bool:
     """Whether the file behind it is the plain one."""
     try:
@@ -385,11 +399,13 @@ ROWS = (
     Row("audit", use_audit),
     Row("socket", use_socket),
     Row("status", use_status),
+    Row("call", use_call),
+    Row("put", use_put, replaces=True),
 )
-MAKES = ("part", "copy", "write", "link", "rename", "lock", "socket")
+MAKES = ("part", "put", "copy", "write", "link", "rename", "lock", "socket")
 """Openers for which a missing file is no problem: they make it."""
 
-KEEPS = ("socket", "status", "pushed", "staged", "entrypoint", "config", "append")
+KEEPS = ("socket", "status", "call", "pushed", "staged", "entrypoint", "config", "append")
 """Openers that leave what they do not like as it is."""
 
 
@@ -507,15 +523,15 @@ def test_a_plain_file_is_taken(place: pathlib.Path, row: Row) -> None:
     """The other side of the table: without this, an opener that refuses everything would pass."""
     takes_it = row.name not in (
         "ca_file", "built-in", "part", "copy", "write", "link", "sync", "claim", "unlink", "rename", "copy-of-record",
-        "holder", "socket", "status",
+        "holder", "socket", "status", "call", "put",
     )  # fmt: skip
     with planted(place, "plain", row.content) as scene, bounded():
         if row.name == "audit":
             scene.path.chmod(0o640)
         try:
             took = row.use(scene.path)
-        except (codes.Refused, codes.BrokenRecord):
-            assert row.name in ("ca_file", "copy-of-record")
+        except (codes.Refused, codes.BrokenRecord, codes.Retryable):
+            assert row.name in ("ca_file", "copy-of-record", "call")
             return
         assert took is takes_it
 
@@ -934,6 +950,7 @@ COVERED: Mapping[str, str] = {
     "audit._read": PROC,
     "audit_file._close": AUDIT,
     "audit_tail.open_plain": "audit",
+    "calling._connect": "call",
     "cmd_audit._aside": AUDIT,
     "cmd_audit._begin": AUDIT,
     "build_info.running_digest": "the program that runs, by the descriptor that it was started from",
@@ -992,6 +1009,7 @@ COVERED: Mapping[str, str] = {
     "staging.make_one": DIRECTORY,
     "staging.open_part": "part",
     "staging.copy_verified": "copy",
+    "staging.write": "put",
     "staging.remove": DIRECTORY,
     "staging.rename": DIRECTORY,
     "staging.tidy": DIRECTORY,

@@ -15,15 +15,27 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from slotcore import checks, codes, rfc3339, settle, status, trial
-from slotward import answers, audit, build_info, cancelling, cmd_trial, effects, gate, host, lock, manager, own, prepare
+from slotcore import checks, codes, rfc3339, settle, trial
+from slotward import (
+    answers,
+    audit,
+    build_info,
+    cancelling,
+    cmd_trial,
+    effects,
+    gate,
+    host,
+    lock,
+    manager,
+    own,
+    prepare,
+    telling,
+)
 
 if TYPE_CHECKING:
     import argparse
 
 _ID = re.compile(r"[0-9a-f]{16}")
-WAIT_POLL_S = 0.5
-AFTER_DEADLINE_S = 60
 CLEARABLE = (*manager.REMEMBERED, codes.FAILED_BEFORE)
 """Refusals of a version that is remembered as failed: an operator may allow it again."""
 
@@ -197,10 +209,7 @@ def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespa
     if args.src and not args.stage_only and not prepared.staged:
         return fetch.pushed(args.src)
     if not (args.src or prepared.staged or fetch.sources_of(setup, prepared.target)):
-        raise codes.refused(
-            codes.BAD_URL,
-            "the target names no url, no file was given with --src and there are no mirrors: nothing to fetch",
-        )
+        raise codes.refused(codes.BAD_URL, fetch.NOWHERE)
     return fetch.stage(setup, prepared, args.src)
 
 
@@ -249,39 +258,17 @@ def _drop_staged(setup: own.Setup, prepared: prepare.Prepared) -> None:
 
 
 def _begun(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial) -> answers.Answer:
-    product = setup.product
-    clock = host.clock()
-    state = host.read_state(product)
-    answer = answers.base(product.name, "trial", codes.NOT_CONFIRMED, "on trial: not confirmed yet", changed=True)
-    in_flight = status.trial_as_json(product, state, pending, clock)
-    answer.update(
-        {
-            "from": prepared.from_version,
-            "to": pending.to_version,
-            "sequence": pending.sequence,
-            "trial": in_flight,
-            "missing": in_flight["missing"],
-            "from_sha256": pending.from_sha256,
-            "to_sha256": pending.to_sha256,
-            "adopted": prepared.adopt,
-        }
-    )
-    return answers.Answer(answers.DONE, answer, [_hint(product.name, pending)])
-
-
-def _hint(name: str, pending: trial.Trial) -> str:
-    return (
-        f"{name} {pending.to_version} is on trial for {pending.length_s} s; "
-        f"confirm it with `slotward confirm --id {pending.trial_id} --wait 60`, or it goes back"
-    )
+    begun = telling.begun(setup.product, pending, host.read_state(setup.product))
+    begun.json.update({"from": prepared.from_version, "adopted": prepared.adopt})
+    return begun
 
 
 def _wait(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial) -> answers.Answer:
     product = setup.product
-    print(_hint(product.name, pending), file=sys.stderr, flush=True)
-    until = time.monotonic() + pending.length_s + AFTER_DEADLINE_S
+    print(telling.hint(product.name, pending), file=sys.stderr, flush=True)
+    until = time.monotonic() + pending.length_s + telling.AFTER_DEADLINE_S
     while time.monotonic() < until:
-        time.sleep(WAIT_POLL_S)
+        time.sleep(telling.POLL_S)
         seen = manager.look(product)
         last = seen.state.update.last
         if last is not None and last.trial_id == pending.trial_id:

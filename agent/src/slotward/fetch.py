@@ -10,6 +10,8 @@ from typing import Optional, Tuple
 from slotcore import checks, codes
 from slotward import download, effects, gate, own, prepare, staging
 
+NOWHERE = "the target names no url, no file was given with --src and there are no mirrors: nothing to fetch"
+
 
 def pushed(path: str) -> int:
     """A descriptor of a file that the controller put on the host, opened by the rules for staged files."""

@@ -46,6 +46,11 @@ class Prepared(NamedTuple):
 
 def read_target(path: str) -> checks.Target:
     """The target file, or standard input for `-`; raises Refused `bad-target` or `cannot-read`."""
+    return checks.parse_target(read_target_bytes(path))
+
+
+def read_target_bytes(path: str) -> bytes:
+    """Its bytes, at most one more than a target may have; raises Refused `cannot-read`."""
     try:
         if path == "-":
             data = sys.stdin.buffer.read(checks.MAX_TARGET + 1)
@@ -55,7 +60,7 @@ def read_target(path: str) -> checks.Target:
                 raise codes.refused(codes.CANNOT_READ, f"the target file {path} is missing or empty")
     except OSError as error:
         raise codes.refused(codes.CANNOT_READ, f"cannot read the target file {path}: {error.strerror}") from error
-    return checks.parse_target(data)
+    return data
 
 
 def read_document(path: str) -> bytes:
@@ -232,7 +237,7 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     must_adopt = _entrypoint(setup, seen.state, consent.adopt)
     from slotward import lookahead
 
-    staged = not prepared.reuse and _is_staged(setup, prepared.record)
+    staged = not prepared.reuse and is_staged(setup, prepared.record)
     known = src or prepared.reuse or staged
     url = None if known else target.url or None  # no address: the file is still to be pushed
     adopt_size = os.stat(product.entrypoint).st_size if must_adopt else 0
@@ -240,7 +245,7 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     return prepared._replace(adopt=must_adopt, staged=staged)
 
 
-def _is_staged(setup: own.Setup, record: records.SlotRecord) -> bool:
+def is_staged(setup: own.Setup, record: records.SlotRecord) -> bool:
     """Whether an earlier run left exactly these bytes in the staging directory."""
     from slotward import staging
 

@@ -24,6 +24,7 @@ from slotward import opening
 
 CHUNK = 1 << 18
 MAX_ENTRIES = 4096
+NEW = ".new"
 PRIVATE = 0o700
 PUBLIC = 0o755
 
@@ -135,6 +136,27 @@ def _create(above: int, name: str, mode: int) -> int:
     descriptor = os.open(name, opening.CREATE, 0o600, dir_fd=above)
     os.fchmod(descriptor, mode)
     return descriptor
+
+
+def write(directory: str, name: str, content: bytes) -> None:
+    """Put a file of these bytes into the directory, its owner's alone: whole and durable when its name is there."""
+    above = opening.open_directory(directory)
+    try:
+        descriptor = _create(above, name + NEW, 0o600)
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        except OSError:
+            os.unlink(name + NEW, dir_fd=above)
+            raise
+        finally:
+            os.close(descriptor)
+        os.rename(name + NEW, name, src_dir_fd=above, dst_dir_fd=above)
+        os.fsync(above)
+    finally:
+        os.close(above)
 
 
 def copy_verified(source: int, path: str, size: int, sha256: str, mode: int = 0o755) -> None:

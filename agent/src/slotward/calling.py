@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asks the helper or the daemon over its socket (privilege.md, section 3): greeting, request, answer.
+
+Rules:
+- Nothing is believed of what comes: it has the protocol's form or the call has failed.
+- A server that restarts is waited for a moment and asked the same again, once, under the same id: that is no second request.
+- Every wait has an end, and every failure names the socket and what to look at.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+import time
+from typing import NamedTuple, Optional, Sequence, Tuple
+
+from slotcore import codes, protocol, reply
+from slotward import build_info
+
+GREETING_S = 5.0
+AGAIN_S = 10.0
+POLL_S = 0.1
+
+
+class Server(NamedTuple):
+    """Whom a call is for, and what to tell who cannot reach it."""
+
+    path: str
+    what: str
+    code: str
+    run: str
+
+
+class Lost(Exception):
+    """The connection gave no answer: there is nobody, or it ended."""
+
+
+class Silent(Lost):
+    """The server is there and says nothing for too long; asking again would not help."""
+
+
+def new_id() -> str:
+    """16 random hexadecimal digits."""
+    return os.urandom(8).hex()
+
+
+def _connect(path: str) -> socket.socket:
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        peer.settimeout(GREETING_S)
+        peer.connect(path)
+    except OSError as error:
+        peer.close()
+        raise Lost(error.strerror or str(error)) from error
+    return peer
+
+
+def _receive(peer: socket.socket, limit_s: Optional[float]) -> bytes:
+    peer.settimeout(limit_s)
+    try:
+        data = peer.recv(protocol.MAX_ANSWER + 1)
+    except socket.timeout:  # before Python 3.10 it is no TimeoutError
+        raise Silent(f"no answer within {limit_s:g} s") from None
+    except OSError as error:
+        raise Lost(error.strerror or str(error)) from error
+    if not data:
+        raise Lost("it closed the connection")
+    return data
+
+
+def _once(path: str, wanted: protocol.Request, files: Sequence[int], limit_s: Optional[float]) -> reply.Reply:
+    with _connect(path) as peer:
+        hello = protocol.parse_hello(_receive(peer, GREETING_S))
+        if hello.product != build_info.NAME:
+            raise codes.Retryable(codes.BAD_ANSWER, f"{path} is {hello.product}'s, not {build_info.NAME}'s")
+        request = wanted._replace(nonce=hello.nonce, protocol=protocol.pick(hello.protocol))
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+        try:
+            peer.sendmsg([protocol.render_request(request)], passed)
+        except OSError as error:
+            raise Lost(error.strerror or str(error)) from error
+        found = reply.parse(_receive(peer, limit_s))
+    if found.id not in ("", wanted.id):
+        raise codes.Retryable(codes.BAD_ANSWER, f"{path} answers {found.id}, asked was {wanted.id}")
+    return found
+
+
+def ask(
+    server: Server,
+    wanted: protocol.Request,
+    files: Sequence[int] = (),
+    limit_s: Optional[float] = None,
+    again_s: float = AGAIN_S,
+) -> reply.Reply:
+    """The server's answer; None for `limit_s` waits for as long as the server lives.
+
+    Raises:
+        codes.Retryable: it gives no answer (the server's own code), or one that cannot be read (`bad-answer`).
+        codes.Refused: `protocol-mismatch`.
+
+    """
+    until = time.monotonic() + again_s
+    left = 2
+    while True:
+        try:
+            return _once(server.path, wanted, files, limit_s)
+        except Lost as error:
+            connected = not isinstance(error.__cause__, (ConnectionRefusedError, FileNotFoundError))
+            left -= connected
+            if not left or isinstance(error, Silent) or time.monotonic() >= until:
+                text = f"{server.what} at {server.path} gives no answer: {error}; look at `{server.run}`"
+                raise codes.Retryable(server.code, text) from error
+        time.sleep(POLL_S)
+
+
+def helper(path: str) -> Server:
+    """The helper behind its socket."""
+    return Server(path, "the helper", codes.HELPER_UNREACHABLE, f"systemctl status {build_info.HELPER_UNIT}")
+
+
+def daemon(socket_path: str) -> Server:
+    """The daemon behind its control socket, which lies beside its status socket."""
+    path = os.path.join(os.path.dirname(socket_path), "control.sock")
+    return Server(path, "the daemon", codes.DAEMON_UNREACHABLE, f"systemctl status {build_info.UNIT}")
+
+
+def outcome(op: str, found: reply.Reply) -> Tuple[int, str]:
+    """Exit status and state of a command whose part the other side has done (node.md, section 6)."""
+    from slotward import answers
+
+    state = str(found.answer.get("state") or ("refused" if found.refused else "failed" if found.retry else "idle"))
+    if found.refused:
+        broken = found.code in codes.CODES and codes.CODES[found.code].kind == codes.BROKEN
+        return (answers.BROKEN if broken else answers.REFUSED), state
+    if found.retry:
+        return answers.RETRY, state
+    begun = op in (protocol.SWAP, protocol.NODE_UPGRADE) and state == "trial"
+    taken_back = op in (protocol.ROLLBACK, protocol.NODE_ROLLBACK) and found.answer.get("changed") is True
+    return (answers.DONE if found.code == codes.OK or begun or taken_back else answers.NOT_CONFIRMED), state
