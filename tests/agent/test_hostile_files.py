@@ -356,6 +356,11 @@ def use_put(path: pathlib.Path) -> bool:
     return False
 
 
+def use_helper_socket(path: pathlib.Path) -> bool:
+    """The helper's socket, listened to for the digest that it runs."""
+    return process.listen_to_helper(str(path), 0.2).sha256 is not None
+
+
 def read_all(descriptor: int) -> bool:
     """Whether the file behind it is the plain one."""
     try:
@@ -401,11 +406,12 @@ ROWS = (
     Row("status", use_status),
     Row("call", use_call),
     Row("put", use_put, replaces=True),
+    Row("helper-socket", use_helper_socket),
 )
 MAKES = ("part", "put", "copy", "write", "link", "rename", "lock", "socket")
 """Openers for which a missing file is no problem: they make it."""
 
-KEEPS = ("socket", "status", "call", "pushed", "staged", "entrypoint", "config", "append")
+KEEPS = ("socket", "status", "helper-socket", "call", "pushed", "staged", "entrypoint", "config", "append")
 """Openers that leave what they do not like as it is."""
 
 
@@ -523,7 +529,7 @@ def test_a_plain_file_is_taken(place: pathlib.Path, row: Row) -> None:
     """The other side of the table: without this, an opener that refuses everything would pass."""
     takes_it = row.name not in (
         "ca_file", "built-in", "part", "copy", "write", "link", "sync", "claim", "unlink", "rename", "copy-of-record",
-        "holder", "socket", "status", "call", "put",
+        "holder", "socket", "status", "helper-socket", "call", "put",
     )  # fmt: skip
     with planted(place, "plain", row.content) as scene, bounded():
         if row.name == "audit":
@@ -989,6 +995,7 @@ COVERED: Mapping[str, str] = {
     "prepare.digest_of": "digest",
     "prepare.read_document": "document",
     "process.ask_status": "status",
+    "process.listen_to_helper": "helper-socket",
     "process.started_s": PROC,
     "release_cmd._print": NULL,
     "release_files._open": OPERATOR,

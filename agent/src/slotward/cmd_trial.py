@@ -7,9 +7,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Dict, Optional, Union
 
-from slotcore import codes, proof, records, settle, status
+from slotcore import codes, proof, records, settle, status, trial
 from slotcore import product as products
-from slotward import answers, asking, audit, lock, manager, own, process
+from slotward import answers, asking, audit, effects, lock, manager, own, process
 
 if TYPE_CHECKING:
     import argparse
@@ -108,11 +108,23 @@ def _own_trial(product: products.Product, seen: manager.Look, trial_id: Optional
     raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending{named}")
 
 
+def _prove(product: products.Product, pending: trial.Trial) -> Union[proof.Proof, proof.Missing]:
+    """Whether what is on trial is what runs, in the product's unit and in its helper's."""
+    from slotward import systemd
+
+    units = effects.units_of(product)
+    shown = systemd.show_each(units, asking.UNIT_PROPERTIES)
+    facts = process.facts(product, pending.to_slot, shown[0])
+    swapped_s = pending.deadline_s - pending.length_s
+    if not product.helper_unit:
+        return proof.check(facts, swapped_s, product.settle_s, pending.to_sha256)
+    helper = process.helper(product, pending.to_slot, shown[-1])
+    return proof.check_both(product.unit, facts, helper, swapped_s, product.settle_s, pending.to_sha256)
+
+
 def _wait_for_proof(
     product: products.Product, trial_id: str, wait_s: float
 ) -> Union[proof.Proof, proof.Missing, answers.Answer]:
-    from slotward import systemd
-
     until = time.monotonic() + wait_s
     while True:
         seen = _settled(product, "confirm")
@@ -122,10 +134,7 @@ def _wait_for_proof(
         pending = seen.settlement.trial
         if pending is None:
             raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending")
-        shown = systemd.show(product.unit, asking.UNIT_PROPERTIES)
-        facts = process.facts(product, pending.to_slot, shown)
-        swapped_s = pending.deadline_s - pending.length_s
-        found = proof.check(facts, swapped_s, product.settle_s, pending.to_sha256)
+        found = _prove(product, pending)
         if isinstance(found, proof.Proof) or time.monotonic() >= until:
             return found
         time.sleep(POLL_S)
@@ -175,7 +184,7 @@ def _confirm_locked(product: products.Product, seen: manager.Look, source: str, 
     if last is None:
         raise codes.BrokenRecord(product.path("update.json"), "the confirmation that was just written is not in it")
     done = ended(product, last, changed=True)
-    done.json.update({"floor": status.floor_of(product, after.state), "missing": [], "proof": found._asdict()})
+    done.json.update({"floor": status.floor_of(product, after.state), "missing": [], "proof": proof.as_json(found)})
     return done
 
 

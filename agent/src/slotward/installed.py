@@ -11,11 +11,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import List, Optional, Tuple
+from typing import List, Mapping, Optional, Tuple
 
 from slotcore import config as configs
 from slotcore import product as products
-from slotward import opening, own, systemd, units
+from slotward import effects, opening, own, systemd, units
 
 GUARD_PROPERTIES = (
     "Id",
@@ -79,23 +79,34 @@ def directories_at_risk(product: products.Product) -> List[str]:
 def not_in_force(product: products.Product) -> List[str]:
     """What systemd says is not armed for this product; empty when the watchdog is ready."""
     guard = f"slotward-guard@{product.name}.service"
-    rollback = f"slotward-rollback@{product.name}.service"
     timer = units.timer_of(product.name)
     missing: List[str] = []
     if not os.access(f"{units.GUARD_DIR}/guard", os.X_OK):
         missing.append(f"{units.GUARD_DIR}/guard is missing")
     if not os.path.exists(f"{units.GUARD_DIR}/guard.d/{product.name}.env"):
         missing.append(f"{units.GUARD_DIR}/guard.d/{product.name}.env is missing")
-    unit, guard_unit, timer_unit = systemd.show_each((product.unit, guard, timer), GUARD_PROPERTIES)
-    for key, name in (("Wants", guard), ("After", guard), ("OnFailure", rollback)):
-        if name not in unit.get(key, "").split():
-            missing.append(f"systemd does not have {name} in {key}= of {product.unit}")
+    ours = effects.units_of(product)
+    shown = systemd.show_each((*ours, guard, timer), GUARD_PROPERTIES)
+    for name, unit in zip(ours, shown):
+        missing += _not_guarded(product, name, unit)
+    guard_unit, timer_unit = shown[-2:]
     if guard_unit.get("LoadState") != "loaded":
         missing.append(f"systemd has not loaded {guard}")
     if timer_unit.get("LoadState") == "masked":
         missing.append(f"{timer} is masked")
     elif timer_unit.get("LoadState") != "loaded" or timer_unit.get("UnitFileState") != "enabled":
         missing.append(f"{timer} is not loaded and enabled")
-    if "yes" in (unit.get("NeedDaemonReload"), guard_unit.get("NeedDaemonReload"), timer_unit.get("NeedDaemonReload")):
+    if "yes" in [unit.get("NeedDaemonReload") for unit in shown]:
         missing.append("a unit file has changed since systemd read it (systemctl daemon-reload)")
     return missing
+
+
+def _not_guarded(product: products.Product, name: str, unit: Mapping[str, str]) -> List[str]:
+    """What is missing for the guard to run before every start of this unit, and when it fails."""
+    guard, rollback = f"slotward-guard@{product.name}.service", f"slotward-rollback@{product.name}.service"
+    wanted = (("Wants", guard), ("After", guard), ("OnFailure", rollback))
+    return [
+        f"systemd does not have {other} in {key}= of {name}"
+        for key, other in wanted
+        if other not in unit.get(key, "").split()
+    ]

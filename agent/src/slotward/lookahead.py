@@ -7,7 +7,7 @@ import os
 from typing import Optional
 
 from slotcore import codes
-from slotward import installed, own, preflight, systemd
+from slotward import effects, installed, own, preflight, systemd
 
 
 def check(setup: own.Setup, size: int, adopt_size: int, needs_url: Optional[str], may_start: bool) -> None:
@@ -30,18 +30,24 @@ def _systemd(setup: own.Setup, may_start: bool) -> str:
     missing = installed.not_in_force(setup.product)
     if missing:
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"{'; '.join(missing)}: run `slotward setup`")
-    shown = systemd.show(setup.product.unit, ("ActiveState", "UnitFileState", "User"))
-    user = shown.get("User", "")
+    ours = effects.units_of(setup.product)
+    shown = systemd.show_each(ours, ("ActiveState", "UnitFileState", "User"))
+    user = shown[0].get("User", "")
     if may_start:
         return user
-    active, enabled = shown.get("ActiveState"), shown.get("UnitFileState")
+    active, enabled = shown[0].get("ActiveState"), shown[0].get("UnitFileState")
     if active not in ("active", "reloading") or enabled not in ("enabled", "enabled-runtime", "static", "alias"):
-        raise codes.refused(
-            codes.UNIT_NOT_RUNNING,
-            f"{setup.product.unit} is {active} and {enabled or 'not installed'}: start and enable it first, or agree with "
-            f"--start that this update starts it",
-        )
+        raise _not_running(ours[0], f"is {active} and {enabled or 'not installed'}: start and enable")
+    for helper, found in zip(ours[1:], shown[1:]):  # the daemon's unit pulls it in, so nobody need enable it
+        if found.get("ActiveState") not in ("active", "reloading"):
+            raise _not_running(helper, f"is {found.get('ActiveState')}: start")
     return user
+
+
+def _not_running(unit: str, what: str) -> codes.Refused:
+    return codes.refused(
+        codes.UNIT_NOT_RUNNING, f"{unit} {what} it first, or agree with --start that this update starts it"
+    )
 
 
 def _url(setup: own.Setup, url: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the host says of a unit's main process, for the proof that the new release runs (I11)."""
+"""What the host says of a unit's main process, and of the helper's, for the proof that the new release runs (I11)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import struct
 import time
 from typing import Mapping, Optional, Tuple
 
+from slotcore import codes, proof, status
 from slotcore import product as products
-from slotcore import proof, status
 from slotward import host
 
 _MAX_STATUS = 1 << 20
@@ -64,6 +64,36 @@ def ask_status(path: str, timeout_s: float = 1.0) -> Tuple[Optional[str], Option
             return str(answer["running"]["sha256"]), int(struct.unpack("3i", credentials)[0])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None, None
+
+
+def listen_to_helper(path: str, timeout_s: float = 1.0) -> proof.Greeting:
+    """What the helper behind the socket says first, and the process that listens there; bounded in all."""
+    from slotcore import protocol  # only a trial with a helper needs it
+
+    until = time.monotonic() + timeout_s
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+        peer.settimeout(timeout_s)
+        try:
+            peer.connect(path)
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            peer.settimeout(max(until - time.monotonic(), 0.001))
+            said = peer.recv(protocol.MAX_ANSWER + 1)
+            heard = protocol.parse_hello(said) if said else None
+        except OSError as error:
+            return proof.Greeting(why=f"{path}: {error.strerror or error}")
+        except codes.Retryable as error:
+            return proof.Greeting(why=f"{path}: {error.text}")
+    if heard is None:
+        return proof.Greeting(why=f"{path}: it closed the connection")
+    return proof.Greeting(heard.sha256, int(struct.unpack("3i", credentials)[0]))
+
+
+def helper(product: products.Product, slot: str, shown: Mapping[str, str]) -> proof.Helper:
+    """Everything that the proof of the helper is decided on; it is listened to once it runs the slot's bytes."""
+    found = facts(product._replace(status_socket=""), slot, shown)
+    listens = found.exe_is_slot or found.slot_is_open
+    greeting = listen_to_helper(product.helper_socket) if listens else proof.Greeting()
+    return proof.Helper(product.helper_unit, found, greeting)
 
 
 def facts(product: products.Product, slot: str, shown: Mapping[str, str]) -> proof.Facts:

@@ -6,11 +6,12 @@ Rules:
 - It must run the slot's bytes: its executable is the slot's file, or it has that file open (a script), or the daemon's
   status socket, answered by that very process, says the slot's digest.
 - It must have been up, as one process, for as long as the product's configuration asks.
+- Of a product with a helper, the helper's main process must prove the same, and greet on its socket with the slot's digest.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
 
 class Facts(NamedTuple):
@@ -26,11 +27,28 @@ class Facts(NamedTuple):
     status_pid: Optional[int]
 
 
+class Greeting(NamedTuple):
+    """What was heard on the helper's socket: the digest and by which process, or why nothing."""
+
+    sha256: Optional[str] = None
+    pid: Optional[int] = None
+    why: str = ""
+
+
+class Helper(NamedTuple):
+    """What the host says of the product's helper."""
+
+    unit: str
+    facts: Facts
+    greeting: Greeting
+
+
 class Proof(NamedTuple):
-    """How it was proven, by which process."""
+    """How it was proven, by which process; and for the helper, of a product that has one."""
 
     how: str
     main_pid: int
+    helper: Optional[Tuple[str, int]] = None
 
 
 class Missing(NamedTuple):
@@ -54,6 +72,41 @@ def check(facts: Facts, swapped_s: int, settle_s: int, slot_sha256: str) -> Unio
     if up_s < settle_s:
         return Missing(f"main process {facts.main_pid} is up {up_s:.1f} s of {settle_s} s")
     return Proof(how, facts.main_pid)
+
+
+def check_both(
+    unit: str, facts: Facts, helper: Helper, swapped_s: int, settle_s: int, slot_sha256: str
+) -> Union[Proof, Missing]:
+    """Whether both main processes are the new release; what is missing names the unit that it is missing of."""
+    found = check(facts, swapped_s, settle_s, slot_sha256)
+    if isinstance(found, Missing):
+        return Missing(f"{unit}: {found.why}")
+    other = check(helper.facts, swapped_s, settle_s, slot_sha256)
+    why = other.why if isinstance(other, Missing) else _unheard(helper, slot_sha256)
+    if isinstance(other, Missing) or why:
+        return Missing(f"{helper.unit}: {why}")
+    return found._replace(helper=(other.how, other.main_pid))
+
+
+def _unheard(helper: Helper, slot_sha256: str) -> str:
+    """What is wrong with what was heard on the helper's socket; "" when nothing is."""
+    heard, main_pid = helper.greeting, helper.facts.main_pid
+    if heard.sha256 is None:
+        return f"main process {main_pid} does not answer on its socket: {heard.why}"
+    if heard.pid != main_pid:
+        return f"process {heard.pid} answers on its socket, not main process {main_pid}"
+    if heard.sha256 != slot_sha256:
+        return f"main process {main_pid} says that it runs {heard.sha256}, not the new slot's {slot_sha256}"
+    return ""
+
+
+def as_json(found: Proof) -> Dict[str, Any]:
+    """The proof in an answer; a product without a helper says nothing of one."""
+    shown: Dict[str, Any] = {"how": found.how, "main_pid": found.main_pid}
+    if found.helper is not None:
+        how, main_pid = found.helper
+        shown["helper"] = {"how": how, "main_pid": main_pid}
+    return shown
 
 
 def _bytes_proof(facts: Facts, slot_sha256: str) -> Optional[str]:
