@@ -83,8 +83,12 @@ def not_in_force(product: products.Product) -> List[str]:
     missing: List[str] = []
     if not os.access(f"{units.GUARD_DIR}/guard", os.X_OK):
         missing.append(f"{units.GUARD_DIR}/guard is missing")
-    if not os.path.exists(f"{units.GUARD_DIR}/guard.d/{product.name}.env"):
-        missing.append(f"{units.GUARD_DIR}/guard.d/{product.name}.env is missing")
+    facts = f"{units.GUARD_DIR}/guard.d/{product.name}.env"
+    found = read_file(facts)
+    if found is None:
+        missing.append(f"{facts} is missing")
+    elif product.helper_unit and f"HELPER={product.helper_unit}" not in found[1].decode("ascii", "replace").split("\n"):
+        missing.append(f"{facts} does not say HELPER={product.helper_unit}")
     ours = effects.units_of(product)
     shown = systemd.show_each((*ours, guard, timer), GUARD_PROPERTIES)
     for name, unit in zip(ours, shown):
