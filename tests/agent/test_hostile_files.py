@@ -48,6 +48,7 @@ from slotward import (
     prepare,
     process,
     staging,
+    triggers,
     unpack,
 )  # fmt: skip
 
@@ -361,6 +362,12 @@ def use_helper_socket(path: pathlib.Path) -> bool:
     return process.listen_to_helper(str(path), 0.2).sha256 is not None
 
 
+def use_trigger(path: pathlib.Path) -> bool:
+    """A file whose closing triggers root's unit: nothing is written to it."""
+    triggers.pull(path.name, str(path.parent))
+    return True
+
+
 def read_all(descriptor: int) -> bool:
     """Whether the file behind it is the plain one."""
     try:
@@ -407,11 +414,12 @@ ROWS = (
     Row("call", use_call),
     Row("put", use_put, replaces=True),
     Row("helper-socket", use_helper_socket),
+    Row("trigger", use_trigger, frozenset({"hard-link", "fifo", "null", "zero"})),
 )
 MAKES = ("part", "put", "copy", "write", "link", "rename", "lock", "socket")
 """Openers for which a missing file is no problem: they make it."""
 
-KEEPS = ("socket", "status", "helper-socket", "call", "pushed", "staged", "entrypoint", "config", "append")
+KEEPS = ("socket", "status", "helper-socket", "call", "trigger", "pushed", "staged", "entrypoint", "config", "append")
 """Openers that leave what they do not like as it is."""
 
 
@@ -1021,6 +1029,7 @@ COVERED: Mapping[str, str] = {
     "staging.rename": DIRECTORY,
     "staging.tidy": DIRECTORY,
     "systemd._run": SYSTEM,
+    "triggers.pull": "trigger",
     "systemd.run_attached": SYSTEM,
     "unpack._Tree._step": "tests/agent/test_unpack.py",
     "unpack._Tree.begin": "tests/agent/test_unpack.py",

@@ -204,7 +204,7 @@ def swapped(product: products.Product, trial: trials.Trial, again: bool = False)
 
 def _of_last(name: str, event: str, last: records.Last) -> audits.Event:
     """How the last trial ended. What nobody asked for was done by the guard, whoever comes to write it down."""
-    by = who() if last.code in (codes.OK, codes.OPERATOR) else GUARD
+    by = who() if last.code in (codes.OK, codes.OPERATOR, codes.GAVE_UP) else GUARD
     found = audits.Event(event, name, last.at, last.code, trial_id=last.trial_id, who=by, why=last.why)
     return audits.fit(found._replace(from_version=last.from_version, to_version=last.to_version))
 

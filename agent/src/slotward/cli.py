@@ -30,6 +30,7 @@ MODULES = {
     "doctor": "doctor",
     "setup": "cmd_setup",
     "settle": "cmd_settle",
+    "apply": "cmd_apply",
     "trust": "cmd_trust",
     "audit": "cmd_audit",
 }
@@ -40,6 +41,7 @@ PLAIN: Dict[str, Dict[str, Any]] = {
     "node": {},
     "doctor": {},
     "settle": {},
+    "apply": {},
     "cancel": {},
     "update": {"clear_failed": None, "repair": False, "floor": None},
 }

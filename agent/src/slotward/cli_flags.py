@@ -11,8 +11,19 @@ from slotward import flags_upgrade
 Adder = Callable[[argparse.ArgumentParser], None]
 
 
+def _which(parser: argparse.ArgumentParser, required: bool) -> None:
+    """Which trial is meant: the one with this id, or whichever there is."""
+    either = parser.add_mutually_exclusive_group(required=required)
+    either.add_argument("--id", metavar="ID", help="only this trial, by the id that upgrade and update show")
+    either.add_argument(
+        "--pending",
+        action="store_true",
+        help="whatever is on trial, and nothing to do when nothing is: for a unit that the daemon triggers",
+    )
+
+
 def _confirm_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--id", required=True, metavar="ID", help="the trial's id, as upgrade and update show it")
+    _which(parser, required=True)
     parser.add_argument("--source", default="controller", help="who confirms (default: controller)")
     parser.add_argument(
         "--wait",
@@ -24,7 +35,7 @@ def _confirm_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _rollback_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--id", metavar="ID", help="only if this trial is the pending one")
+    _which(parser, required=False)
     parser.add_argument("--why", default="", metavar="TEXT", help="a reason, remembered with the failed version")
 
 
@@ -206,6 +217,12 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "settle",
         "finish or undo an update that a crash left in flight",
         "Run by the service at its start, in a unit of its own. By hand it does no harm.",
+        _nothing,
+    ),
+    (
+        "apply",
+        "carry out, before a start of the daemon, the request that it left",
+        "Start mode's part of root, run by slotward-apply.service. By hand it settles, and leaves the request to the next start.",
         _nothing,
     ),
     (

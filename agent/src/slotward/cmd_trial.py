@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status, trial
 from slotcore import product as products
@@ -29,8 +29,21 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if args.command == "confirm":
         if setup.problems:  # who must confirm, and after how long, would be a default's word
             raise codes.BadConfig(setup.problems)
+        if args.pending:
+            return _about_any(product, lambda found: confirm(product, found, args.source, args.wait))
         return confirm(product, args.id, args.source, args.wait)
+    if args.pending:
+        return _about_any(product, lambda found: rollback(product, found, args.why, codes.GAVE_UP))
     return rollback(product, args.id, args.why)
+
+
+def _about_any(product: products.Product, act: Callable[[str], answers.Answer]) -> answers.Answer:
+    """Do it to whatever is on trial. The id is read first, so that it is never done to the next trial."""
+    pending = _settled(product, "look for a trial").settlement.on_trial
+    if pending is not None:
+        return act(pending.trial_id)
+    said = f"no trial of {product.name} is pending: nothing to do"
+    return answers.Answer(answers.DONE, answers.base(product.name, "idle", message=said), [said])
 
 
 def retry_command(version: str) -> str:
@@ -188,14 +201,16 @@ def _confirm_locked(product: products.Product, seen: manager.Look, source: str, 
     return done
 
 
-def rollback(product: products.Product, trial_id: Optional[str], why: str) -> answers.Answer:
-    """Take the release on trial back now, at an operator's word."""
+def rollback(
+    product: products.Product, trial_id: Optional[str], why: str, code: str = codes.OPERATOR
+) -> answers.Answer:
+    """Take the release on trial back now, at an operator's word or, as `code` says, at its own."""
     with lock.held(product, "rollback"):
         seen = manager.settle_now(product)[0]
         done = _own_trial(product, seen, trial_id)
         if done is not None:
             return done
-        manager.go_back(product, seen, why)
+        manager.go_back(product, seen, why, code)
         last = manager.look(product).state.update.last
     if last is None:
         raise codes.BrokenRecord(product.path("update.json"), "the failure that was just written is not in it")

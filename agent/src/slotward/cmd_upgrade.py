@@ -22,13 +22,13 @@ from slotward import (
     build_info,
     cancelling,
     cmd_trial,
-    effects,
     gate,
     host,
     lock,
     manager,
     own,
     prepare,
+    switching,
     telling,
 )
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
                 return upgrade(setup, target, args)
         target = prepare.read_target(args.target)
         asked.append(target.version)
-        return _prepared(setup, prepare.prepare(setup, target, _consent(args), args.src), args.src)
+        return prepared_answer(setup, prepare.prepare(setup, target, _consent(args), args.src), args.src)
     except codes.Refused as error:
         if error.code not in CLEARABLE:
             raise
@@ -75,7 +75,7 @@ def _consent(args: argparse.Namespace) -> prepare.Consent:
     return prepare.Consent(adopt=args.adopt, start=args.start, server_s=args.server_time or 0, permit=permit)
 
 
-def _prepared(setup: own.Setup, prepared: prepare.Prepared, src: Optional[str]) -> answers.Answer:
+def prepared_answer(setup: own.Setup, prepared: prepare.Prepared, src: Optional[str]) -> answers.Answer:
     """Prepare's answer; where a file is to be fetched, each place of it is asked for one byte first (field case N1)."""
     answer, lines = shown(setup, prepared, would=True), said(setup, prepared)
     if answer["artifact"] is not None and prepared.target.url and not src:
@@ -177,27 +177,17 @@ def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -
             prepared = prepare.prepare(setup, target, _consent(args), args.src)
             if prepared.there:
                 return answers.Answer(answers.DONE, shown(setup, prepared, would=False), said(setup, prepared))
-            _refuse_used_id(prepared, args.id)
+            switching.refuse_used_id(prepared, args.id)
             descriptor = _staged(setup, prepared, args)
             try:
                 if args.stage_only:
                     return _staged_answer(setup, prepared)
-                pending = _swap(setup, prepared, descriptor, args.id)
+                pending = switching.swap(setup, prepared, descriptor, args.id)
             finally:
                 if descriptor is not None:
                     os.close(descriptor)
     _drop_staged(setup, prepared)
     return _begun(setup, prepared, pending) if args.no_wait else _wait(setup, prepared, pending)
-
-
-def _refuse_used_id(prepared: prepare.Prepared, trial_id: Optional[str]) -> None:
-    """A trial is told by its id: with the last one's, that one's end would be taken for this one's (I5)."""
-    last = prepared.seen.state.update.last
-    if trial_id is not None and last is not None and last.trial_id == trial_id:
-        raise codes.refused(
-            codes.WRONG_TRIAL,
-            f"{trial_id} was the trial of {last.to_version} ({last.state}): choose another id for {prepared.target.version}",
-        )
 
 
 def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespace) -> Optional[int]:
@@ -218,37 +208,6 @@ def _staged_answer(setup: own.Setup, prepared: prepare.Prepared) -> answers.Answ
     return answers.Answer(
         answers.DONE, answer, [f"{setup.product.name} {prepared.target.version} is staged and verified"]
     )
-
-
-def _swap(
-    setup: own.Setup, prepared: prepare.Prepared, descriptor: Optional[int], trial_id: Optional[str]
-) -> trial.Trial:
-    product, seen = setup.product, prepared.seen
-    release = manager.Release(
-        version=prepared.target.version,
-        record=prepared.record,
-        newest_issued=prepared.newest_issued,
-        command="-",
-        trial_id=trial_id or manager.new_trial_id(),
-        permit=prepared.permit,
-    )
-    try:
-        if prepared.adopt:
-            seen = _adopt(setup, seen)
-        seen = manager.fill_free_slot(product, seen, release, descriptor)
-    except OSError as error:
-        raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
-    with cancelling.too_late():
-        return manager.begin_trial(product, seen, release)
-
-
-def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:
-    descriptor, record = prepare.open_program(setup.product.entrypoint)
-    try:
-        with cancelling.later():
-            return manager.adopt(setup.product, seen, record, descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _drop_staged(setup: own.Setup, prepared: prepare.Prepared) -> None:

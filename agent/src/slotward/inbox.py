@@ -15,7 +15,7 @@ import fcntl
 import os
 from typing import Iterator
 
-from slotcore import codes, protocol
+from slotcore import codes, config_table, protocol
 from slotward import opening, own, staging
 
 KINDS = ("target", "permit")
@@ -70,6 +70,10 @@ def tidy(setup: own.Setup) -> None:
     """Remove what was asked for and is done with, and bytes that a slot holds by now."""
     from slotward import host, prepare
 
+    if setup.config.mode == config_table.START and os.path.lexists(os.path.join(setup.inbox, WAITING)):
+        from slotward import start_way
+
+        start_way.forget(setup)
     slots = host.read_state(setup.product).slots.values()
     done = {os.path.basename(prepare.staged_path(setup, entry.version)) for entry in slots}
     with contextlib.suppress(OSError, codes.Refused, codes.Retryable), alone(setup.inbox):

@@ -4,15 +4,22 @@
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import Mapping, Optional
 
-from slotcore import codes
+from slotcore import codes, status
 from slotward import effects, installed, own, preflight, systemd
 
 
-def check(setup: own.Setup, size: int, adopt_size: int, needs_url: Optional[str], may_start: bool) -> None:
+def check(
+    setup: own.Setup,
+    size: int,
+    adopt_size: int,
+    needs_url: Optional[str],
+    may_start: bool,
+    starting: bool = False,
+) -> None:
     """Raise the first refusal that this host gives to a release of `size` bytes (0: nothing is fetched)."""
-    user = _systemd(setup, may_start)
+    user = _systemd(setup, may_start, starting)
     refusal = preflight.check(setup.product.slots_dir, os.path.dirname(setup.staging), size, user, adopt_size)
     if refusal is not None:
         if refusal.code == codes.NO_SPACE:
@@ -22,7 +29,13 @@ def check(setup: own.Setup, size: int, adopt_size: int, needs_url: Optional[str]
         _url(setup, needs_url)
 
 
-def _systemd(setup: own.Setup, may_start: bool) -> str:
+def is_being_started(shown: Mapping[str, str]) -> bool:
+    """Whether systemd has a start of the unit before it: one that waits for what is ordered before, or an automatic one."""
+    unit = status.unit_of(shown)
+    return unit.active == "activating" or (unit.active in ("inactive", "failed") and unit.job != 0)
+
+
+def _systemd(setup: own.Setup, may_start: bool, starting: bool) -> str:
     """The user that the unit runs as, once systemd, the guard and the unit are found as they must be."""
     why = systemd.booted()
     if why is not None:
@@ -31,12 +44,13 @@ def _systemd(setup: own.Setup, may_start: bool) -> str:
     if missing:
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"{'; '.join(missing)}: run `slotward setup`")
     ours = effects.units_of(setup.product)
-    shown = systemd.show_each(ours, ("ActiveState", "UnitFileState", "User"))
+    shown = systemd.show_each(ours, ("ActiveState", "Job", "UnitFileState", "User"))
     user = shown[0].get("User", "")
     if may_start:
         return user
     active, enabled = shown[0].get("ActiveState"), shown[0].get("UnitFileState")
-    if active not in ("active", "reloading") or enabled not in ("enabled", "enabled-runtime", "static", "alias"):
+    runs = active in ("active", "reloading") or (starting and is_being_started(shown[0]))
+    if not runs or enabled not in ("enabled", "enabled-runtime", "static", "alias"):
         raise _not_running(ours[0], f"is {active} and {enabled or 'not installed'}: start and enable")
     for helper, found in zip(ours[1:], shown[1:]):  # the daemon's unit pulls it in, so nobody need enable it
         if found.get("ActiveState") not in ("active", "reloading"):

@@ -208,11 +208,11 @@ def _trial_of(product: products.Product, seen: Look, release: Release) -> trial.
     )
 
 
-def begin_trial(product: products.Product, seen: Look, release: Release) -> trial.Trial:
+def begin_trial(product: products.Product, seen: Look, release: Release, restart: bool = True) -> trial.Trial:
     """Arm the watchdog, switch, restart (the lock must be held). Undoes what was written when it cannot switch.
 
     That it was accepted is on disk before anything else is; that it was switched, while the old process still runs: so
-    nobody waits for the disk while the daemon is down.
+    nobody waits for the disk while the daemon is down. Without `restart` a start of the unit is waiting for this.
     """
     pending = _trial_of(product, seen, release)
     audit.accepted(product, pending)
@@ -221,7 +221,7 @@ def begin_trial(product: products.Product, seen: Look, release: Release) -> tria
     try:
         permitted = trust_plans.plan_permitted(product, seen.state, release.permit, int(time.time()))
         switched = effects.executor_for(product, {}, before_restart=lambda: audit.swapped(product, pending))
-        switched.apply(plans.plan_swap(product, pending, permitted), "swap")
+        switched.apply(plans.plan_swap(product, pending, permitted, restart), "swap")
     except (OSError, codes.Refused, codes.Retryable) as error:
         after = look(product)
         if after.state.current == after.state.good and after.state.trial is not None:
@@ -231,6 +231,8 @@ def begin_trial(product: products.Product, seen: Look, release: Release) -> tria
         if isinstance(error, OSError):
             raise effects.as_retryable(error, f"switch {product.name} to {release.version}") from error
         raise
+    if not restart:
+        audit.swapped(product, pending)
     return pending
 
 
@@ -244,9 +246,9 @@ def _from(seen: Look) -> str:
     return pending.from_version if pending is not None else "good"
 
 
-def go_back(product: products.Product, seen: Look, why: str) -> None:
-    """End the pending trial for the good release at an operator's word (the lock must be held)."""
-    end = end_of(product, seen, codes.OPERATOR, why)
+def go_back(product: products.Product, seen: Look, why: str, code: str = codes.OPERATOR) -> None:
+    """End the pending trial for the good release at an operator's word, or at the release's own (the lock must be held)."""
+    end = end_of(product, seen, code, why)
     plan = plans.plan_go_back(product, seen.state, seen.settlement.trial, end)
     try:
         effects.executor_for(product, {}, respect_stop=True).apply(plan, "go-back")

@@ -119,6 +119,11 @@ def quiet(product: products.Product, seen: manager.Look) -> None:
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
     audit.check(product)
+    in_flight(product, seen)
+
+
+def in_flight(product: products.Product, seen: manager.Look) -> None:
+    """Nothing is in flight, or a refusal says what is."""
     action, reason, _trial = seen.settlement
     pending = seen.settlement.on_trial
     if pending is not None:
@@ -188,6 +193,8 @@ class Consent(NamedTuple):
     start: bool = False
     server_s: int = 0
     permit: Optional[bytes] = None
+    starting: bool = False
+    """The unit is down for this alone: a start of it waits for whoever asks."""
 
 
 def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consent: Consent) -> Prepared:
@@ -231,18 +238,26 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     product = setup.product
     seen = manager.look(product)
     quiet(product, seen)
+    prepared = judged(setup, seen, target, consent)
+    if prepared.there:
+        return prepared
+    from slotward import lookahead
+
+    known = src or prepared.reuse or prepared.staged
+    url = None if known else target.url or None  # no address: the file is still to be pushed
+    adopt_size = os.stat(product.entrypoint).st_size if prepared.adopt else 0
+    size = 0 if prepared.reuse else prepared.record.size
+    lookahead.check(setup, size, adopt_size, url, consent.start, consent.starting)
+    return prepared
+
+
+def judged(setup: own.Setup, seen: manager.Look, target: checks.Target, consent: Consent) -> Prepared:
+    """What needs neither root nor systemd: the release's own checks, the entrypoint, and what is staged already."""
     prepared = _checked(setup, seen, target, consent)
     if prepared.there:
         return prepared
     must_adopt = _entrypoint(setup, seen.state, consent.adopt)
-    from slotward import lookahead
-
-    staged = not prepared.reuse and is_staged(setup, prepared.record)
-    known = src or prepared.reuse or staged
-    url = None if known else target.url or None  # no address: the file is still to be pushed
-    adopt_size = os.stat(product.entrypoint).st_size if must_adopt else 0
-    lookahead.check(setup, 0 if prepared.reuse else prepared.record.size, adopt_size, url, consent.start)
-    return prepared._replace(adopt=must_adopt, staged=staged)
+    return prepared._replace(adopt=must_adopt, staged=not prepared.reuse and is_staged(setup, prepared.record))
 
 
 def is_staged(setup: own.Setup, record: records.SlotRecord) -> bool:

@@ -91,10 +91,13 @@ def plan_stage(
     return noted + _fill(product, state, slot, record, STAGED)
 
 
-def plan_swap(product: products.Product, trial: trials.Trial, permitted: ops.Plan = ()) -> ops.Plan:
+def plan_swap(
+    product: products.Product, trial: trials.Trial, permitted: ops.Plan = (), restart: bool = True
+) -> ops.Plan:
     """Start the trial of the bytes in `trial.to_slot` (the order of DESIGN 4).
 
     `permitted` uses the permit up that it needs: after the record that says for what, before what it allows.
+    Without `restart` it is a start of the unit that waits for this plan.
     """
     return (
         links.plan_ways_back(product, trial.from_slot)
@@ -103,7 +106,7 @@ def plan_swap(product: products.Product, trial: trials.Trial, permitted: ops.Pla
         + permitted
         + (ops.Arm(),)
         + links.plan_starts(product, trial.to_slot)
-        + (ops.Restart(),)
+        + ((ops.Restart(),) if restart else ())
     )
 
 

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward apply`: root's part of start mode, before each start of the daemon (privilege.md, section 6).
+
+Rules:
+- It settles first; then, with nothing in flight, it carries out the request that the daemon's account has left.
+- It ends in bounded time, and whatever comes of it, the daemon starts (I8).
+- Most starts have nothing to settle and no request, and pay for no more than that look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Iterator
+
+from slotcore import codes, config_table
+from slotward import answers, lock, manager, own
+
+if TYPE_CHECKING:
+    import argparse
+
+WAITING = "apply"
+"""The request's name in the account's staging directory."""
+LOCK_S = 3.0
+POLL_S = 0.1
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Settle, then carry out what was asked for, once."""
+    if os.geteuid() != 0:
+        raise codes.refused(
+            codes.NOT_ROOT, "apply changes root's slots: slotward-apply.service runs it before each start"
+        )
+    setup = own.load(args.config)
+    name = setup.product.name
+    if not os.path.isdir(setup.product.slots_dir):
+        return answers.Answer(answers.DONE, answers.base(name, "idle"), ["nothing to apply: no slots yet"])
+    with _held(setup):
+        seen, done = manager.settle_now(setup.product)
+        if setup.config.mode != config_table.START:
+            if setup.problems:
+                raise codes.BadConfig(setup.problems)
+            text = f"this host's configuration has no [start]: in {setup.config.mode} mode no start applies anything"
+            raise codes.refused(codes.NOT_ALLOWED, text)
+        if os.path.lexists(os.path.join(setup.inbox, WAITING)):
+            from slotward import applying
+
+            return applying.carry_out(setup, seen)
+    said = "nothing was asked for" if done == "nothing" else f"settled: {done}"
+    return answers.Answer(answers.DONE, answers.base(name, "idle", message=said, changed=done != "nothing"), [said])
+
+
+@contextlib.contextmanager
+def _held(setup: own.Setup) -> Iterator[None]:
+    """The lock; whoever settles at this moment is given a little time, since the daemon waits for us."""
+    until = time.monotonic() + LOCK_S
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(lock.held(setup.product, "apply"))
+                break
+            except codes.Retryable as error:
+                if error.code != codes.IN_PROGRESS or time.monotonic() >= until:
+                    raise
+            time.sleep(POLL_S)
+        yield

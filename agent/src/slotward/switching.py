@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From verified bytes to a trial, whoever asked: an operator's upgrade, the helper, or the start that has a request.
+
+Rules:
+- The lock is held, and every check of `prepare` has passed on this very host in this very process.
+- The trial's id is the caller's, so that whoever asked knows its trial again; the last trial's id is never used twice.
+- From the first step of the switch on nothing is cancelled any more.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from slotcore import codes, config_table, trial
+from slotward import cancelling, effects, manager, own, prepare
+
+
+def refuse_used_id(prepared: prepare.Prepared, trial_id: Optional[str]) -> None:
+    """A trial is told by its id: with the last one's, that one's end would be taken for this one's (I5)."""
+    last = prepared.seen.state.update.last
+    if trial_id is not None and last is not None and last.trial_id == trial_id:
+        raise codes.refused(
+            codes.WRONG_TRIAL,
+            f"{trial_id} was the trial of {last.to_version} ({last.state}): choose another id for {prepared.target.version}",
+        )
+
+
+def swap(
+    setup: own.Setup,
+    prepared: prepare.Prepared,
+    descriptor: Optional[int],
+    trial_id: Optional[str],
+    restart: bool = True,
+) -> trial.Trial:
+    """Fill the free slot from the descriptor (None: it holds the bytes), look at it there, and begin the trial."""
+    product, seen = setup.product, prepared.seen
+    release = manager.Release(
+        version=prepared.target.version,
+        record=prepared.record,
+        newest_issued=prepared.newest_issued,
+        command="-",
+        trial_id=trial_id or manager.new_trial_id(),
+        permit=prepared.permit,
+    )
+    try:
+        if prepared.adopt:
+            seen = _adopt(setup, seen)
+        seen = manager.fill_free_slot(product, seen, release, descriptor)
+    except OSError as error:
+        raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
+    with cancelling.too_late():
+        pending = manager.begin_trial(product, seen, release, restart)
+    if setup.config.mode == config_table.START:
+        from slotward import triggers
+
+        triggers.let_speak()
+    return pending
+
+
+def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:
+    descriptor, record = prepare.open_program(setup.product.entrypoint)
+    try:
+        with cancelling.later():
+            return manager.adopt(setup.product, seen, record, descriptor)
+    finally:
+        os.close(descriptor)
