@@ -31,6 +31,8 @@ KEYS = {
         "lock",
         "broken",
         "unit",
+        "mode",
+        "helper",
         "config_problems",
     ),
 }
@@ -83,6 +85,38 @@ def test_a_quiet_host_reads_as_idle() -> None:
         "version 1.0.0, release floor 1, 1 release pin (threshold 1)",
         "slots: current a (1.0.0), other b (1.1.0)",
     ]
+
+
+def test_the_mode_and_the_helper_are_shown() -> None:
+    """A product without a helper says null; with one, what its unit is at, and a line for people."""
+    assert (answer(state())["mode"], answer(state())["helper"]) == ("root", None)
+    helper = status.Unit("active", "running", 78, 2)
+    here = IDLE._replace(mode="helper", helper=helper)
+    shown = status.as_json(values.HELPED, state()._replace(helper="a"), IN_TIME, here)
+    assert (shown["mode"], shown["unit"]["main_pid"]) == ("helper", 77)
+    assert shown["helper"] == {
+        "name": "probe-helper.service",
+        "active": "active",
+        "main_pid": 78,
+        "restarts": 2,
+        "slot": "a",
+    }
+    assert status.lines(shown, "/bin/probe")[2] == "helper: probe-helper.service active, process 78, slot a"
+    assert answer(state(), host=IDLE._replace(mode="start"))["helper"] is None
+
+
+@pytest.mark.parametrize(
+    ("current", "helper", "line"),
+    [
+        ("a", "b", "helper: probe-helper.service unknown, process none, slot b, not a as current"),
+        ("a", None, "helper: probe-helper.service unknown, process none, slot missing, not a as current"),
+        (None, "a", "helper: probe-helper.service unknown, process none, slot a, not missing as current"),
+    ],
+)
+def test_a_helper_that_is_behind_is_told(current: Optional[str], helper: Optional[str], line: str) -> None:
+    """And one that systemd says nothing of."""
+    found = status.as_json(values.HELPED, state(current, "a")._replace(helper=helper), IN_TIME, IDLE)
+    assert line in status.lines(found, "/bin/probe")
 
 
 def test_L6_disabled_updates_are_shown_as_such_and_not_as_an_error() -> None:

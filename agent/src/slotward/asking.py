@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks systemd for a unit's properties while this process goes on: the question is put first, the answer taken later.
+"""Asks systemd for the properties of units while this process goes on: the question is put first, the answer taken later.
 
 Rules:
 - No `subprocess`: importing it costs as much as the call itself, and this runs at every `update` (DESIGN 9).
@@ -23,8 +23,9 @@ MAX_OUTPUT = 64 * 1024
 class Question:
     """One running `systemctl show`."""
 
-    def __init__(self, unit: str) -> None:
-        argv = ["systemctl", "show", "--property=" + ",".join(UNIT_PROPERTIES), "--", unit]
+    def __init__(self, *units: str) -> None:
+        argv = ["systemctl", "show", "--property=" + ",".join(UNIT_PROPERTIES), "--", *units]
+        self._units = units
         self._read, write = os.pipe2(os.O_CLOEXEC)
         self._pid = 0
         quiet = (
@@ -41,8 +42,8 @@ class Question:
         finally:
             os.close(write)
 
-    def answer(self) -> Dict[str, str]:
-        """The properties by name; empty when systemd did not answer in time. May be called once."""
+    def answers(self) -> Dict[str, Dict[str, str]]:
+        """Each unit's properties by name; empty when systemd did not answer in time. May be called once."""
         text = b""
         until = time.monotonic() + TIMEOUT_S
         try:
@@ -59,5 +60,6 @@ class Question:
             os.close(self._read)
             if self._pid:
                 os.waitpid(self._pid, 0)
-        lines = text.decode("utf-8", "replace").splitlines()
-        return dict(line.partition("=")[::2] for line in lines if "=" in line)
+        blocks = text.decode("utf-8", "replace").strip("\n").split("\n\n")
+        shown = [dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line) for block in blocks]
+        return dict(zip(self._units, shown))

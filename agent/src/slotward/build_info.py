@@ -9,6 +9,7 @@ import sys
 NAME = "slotward"
 UNIT = "slotward.service"
 HELPER_UNIT = "slotward-helper.service"
+UNIT_DIR = "/etc/systemd/system"
 CONFIG = "/etc/slotward/config.toml"
 
 try:

@@ -71,12 +71,16 @@ def _parse(argv: List[str]) -> Any:
 
 
 def _ask_early(command: str) -> Any:
-    """For `update`: have systemd at work on the answer while this process still imports what it needs."""
+    """For `update`: have systemd at work on the answer while this process still imports what it needs.
+
+    The configuration is not read yet; a host without the helper's unit has no helper to ask about.
+    """
     if command != "update":
         return None
     from slotward import asking
 
-    return asking.Question(build_info.UNIT)
+    helped = os.path.lexists(f"{build_info.UNIT_DIR}/{build_info.HELPER_UNIT}")
+    return asking.Question(build_info.UNIT, *([build_info.HELPER_UNIT] if helped else []))
 
 
 def _run(args: Any) -> answers.Answer:

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
 def _settle_if_due(product: products.Product, state: settle.State) -> bool:
     """Restore what is broken, finish what a crash left, when nobody else is at it; whether the state may be another now."""
     quiet = settle.decide(state, host.clock()).action in (settle.Action.NONE, settle.Action.AWAIT)
-    if quiet and not settle.is_mendable(state):
+    if quiet and not settle.is_mendable(state) and not settle.is_behind(product, state):
         return False
     from slotward import manager
 

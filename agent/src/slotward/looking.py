@@ -35,21 +35,28 @@ def _aside(product: products.Product) -> Tuple[str, ...]:
     return tuple(name.rstrip("/") for name in broken.aside(product))
 
 
+def ask(product: products.Product) -> asking.Question:
+    """Put the question about the units of a product, all in one call."""
+    return asking.Question(product.unit, *([product.helper_unit] if product.helper_unit else []))
+
+
 def look(setup: own.Setup, state: settle.State, question: Optional[asking.Question] = None) -> Dict[str, Any]:
     """The answer of `update --json` for a state just read; systemd is asked now, unless the question was put earlier."""
     product = setup.product
     version, sequence = running(state.slots, state.current or "")
     audit = audit_tail.head(product.slots_dir)  # while systemd is at work on its answer
-    unit = status.unit_of((question or asking.Question(product.unit)).answer())
+    shown = (question or ask(product)).answers()
     seen = status.Host(
         version,
         sequence,
-        unit,
+        status.unit_of(shown.get(product.unit, {})),
         lock.holder(product),
         setup.problems,
         int(time.time()),
         host.machine_id(),
         _aside(product),
+        setup.config.mode,
+        status.unit_of(shown.get(product.helper_unit, {})),
     )
     answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit)
     if answer["broken"] is not None:

@@ -112,6 +112,9 @@ class Node:
         elif settle.leftovers(state, host.names(product)):
             log(NOTICE, f"an update that was cut short has left files in {product.slots_dir}: removing them")
             due = True
+        if settle.is_behind(product, state):
+            log(NOTICE, f"{product.helper_unit} does not start slot {state.current}, which is current: it is to follow")
+            due = True
         if due:
             self._outside("settle", [build_info.program_path(), "--config", self._setup.config_path, "settle"])
         return deadline

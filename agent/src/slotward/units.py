@@ -17,9 +17,10 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from slotcore import codes
 from slotcore import product as products
+from slotward import build_info
 
 GUARD_DIR = "/usr/local/lib/slotward"
-UNIT_DIR = "/etc/systemd/system"
+UNIT_DIR = build_info.UNIT_DIR
 DEFAULT_DATA_DIR = "/var/lib/slotward"
 RUNTIME_DIR = "/run/slotward/"
 RESTART_MODE_SINCE = 254

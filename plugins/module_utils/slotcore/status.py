@@ -87,6 +87,10 @@ class Host(NamedTuple):
     machine_id: str = ""
     aside: Tuple[str, ...] = ()
     """Names of damaged records that were set aside and are still kept."""
+    mode: str = "root"
+    """Who does root's part here, by the configuration (privilege.md)."""
+    helper: Unit = Unit()
+    """The helper's unit, of a product that has one."""
 
 
 def floor_of(product: products.Product, state: settles.State) -> int:
@@ -126,6 +130,12 @@ def _slots_as_json(state: settles.State) -> Dict[str, Any]:
         entry = state.slots.get(slot)
         answer[slot] = entry._asdict() if entry is not None else None
     return answer
+
+
+def _helper_as_json(product: products.Product, state: settles.State, unit: Unit) -> Dict[str, Any]:
+    """The helper's unit, and the slot that it starts."""
+    shown = {"active": unit.active, "main_pid": unit.main_pid, "restarts": unit.restarts}
+    return {"name": product.helper_unit, "slot": state.helper, **shown}
 
 
 def _broken_as_json(state: settles.State) -> Optional[Dict[str, str]]:
@@ -171,6 +181,8 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
         "lock": host.lock._asdict() if host.lock is not None else None,
         "broken": _broken_as_json(state),
         "unit": dict(host.unit._asdict(), name=product.unit),
+        "mode": host.mode,
+        "helper": _helper_as_json(product, state, host.helper) if product.helper_unit else None,
         "config_problems": list(host.problems),
     }
 
@@ -197,6 +209,12 @@ def _slots_line(answer: Dict[str, Any], entrypoint: str) -> str:
     )
 
 
+def _helper_line(helper: Mapping[str, Any], current: Optional[str]) -> str:
+    behind = "" if helper["slot"] == current else f", not {current or 'missing'} as current"
+    what = f"{helper['active']}, process {helper['main_pid'] or 'none'}"
+    return f"helper: {helper['name']} {what}, slot {helper['slot'] or 'missing'}{behind}"
+
+
 def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
     """The lines of `update` for people, from its JSON answer."""
     pins = answer["pins"]
@@ -206,6 +224,8 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
         f"version {answer['version']}, release floor {answer['floor']}, {counted}",
         _slots_line(answer, entrypoint),
     ]
+    if answer["helper"] is not None:
+        shown.append(_helper_line(answer["helper"], answer["slots"]["current"]))
     if not answer["policy"]["enabled"]:
         shown.append("updates are disabled on this host ([update] enabled = false)")
     trial = answer["trial"]
