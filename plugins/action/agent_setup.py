@@ -10,7 +10,15 @@ from ansible_collections.slotward.fleet.plugins.module_utils import setup_option
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 from ansible_collections.slotward.fleet.plugins.plugin_utils import remote
 
-NOTHING_DONE = {"changed": False, "changes": [], "unit_changed": False, "restart_needed": False}
+NOTHING_DONE = {
+    "changed": False,
+    "changes": [],
+    "mode": None,
+    "user": None,
+    "left": [],
+    "unit_changed": False,
+    "restart_needed": False,
+}
 
 
 class ActionModule(remote.RemoteAction):

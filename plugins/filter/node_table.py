@@ -40,14 +40,14 @@ from typing import Any, Dict, List, Sequence
 
 from ansible.errors import AnsibleFilterError
 
-HEADS = ("host", "version", "state", "floor", "trial", "failed", "health", "notices")
+HEADS = ("host", "version", "mode", "state", "floor", "trial", "failed", "health", "notices")
 
 
 def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
     """One host's cells."""
     if "health" not in node:
         why = str(node.get("msg") or "no answer").strip().partition("\n")[0]
-        return (host, "-", "unreachable" if node.get("unreachable") else "unknown", "-", "-", "-", why[:100], "-")
+        return (host, "-", "-", "unreachable" if node.get("unreachable") else "unknown", "-", "-", "-", why[:100], "-")
     trial = node.get("trial")
     pending = "%s, %s s left" % (trial["to"], trial["left_s"]) if trial else "-"
     failed = ", ".join(entry["version"] for entry in node["failed_versions"]) or "-"
@@ -55,7 +55,17 @@ def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
     state = node["state"] + ("" if (node.get("policy") or {}).get("enabled", True) else ", updates disabled")
     floor = "-" if node["floor"] is None else str(node["floor"])
     notices = "; ".join("%s: %s" % (one["level"], one["text"]) for one in node.get("notices") or []) or "-"
-    return (host, str(node["version"] or "-"), state, floor, pending, failed, health, notices)
+    return (
+        host,
+        str(node["version"] or "-"),
+        str(node.get("mode") or "-"),
+        state,
+        floor,
+        pending,
+        failed,
+        health,
+        notices,
+    )
 
 
 def node_table(nodes: Dict[str, Dict[str, Any]]) -> List[str]:

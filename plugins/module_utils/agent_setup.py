@@ -84,9 +84,9 @@ def delivered(params: Dict[str, Any], directory: str) -> str:
     return path
 
 
-def write_manifest(text: str, directory: str) -> str:
-    """The published manifest as a file for the agent to read."""
-    path = os.path.join(directory, "manifest.json")
+def write(text: str, directory: str, name: str) -> str:
+    """A text as a file for the agent to read, in the directory that is root's alone."""
+    path = os.path.join(directory, name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     return path
@@ -96,13 +96,16 @@ def command(params: Dict[str, Any], directory: str, check: bool) -> List[str]:
     """The command line that sets this host up; what it needs lies in a directory that is root's alone."""
     words = ["setup"]
     words += ["--adopt"] if params["adopt"] else []
+    words += ["--fix-directories"] if params["fix_directories"] else []
     words += ["--check"] if check else []
+    if check and params["planned_config"]:
+        words += ["--planned", write(params["planned_config"], directory, "planned.toml")]
     program: Optional[str] = None
     if not is_ours(params["executable"]):
         program = delivered(params, directory)
         words += ["--from", program]
         fresh = not os.path.lexists(params["executable"])  # a plain file there is adopted, and is of another release
         if fresh and params["target"]["manifest"] and params["verify"]:
-            words += ["--manifest", write_manifest(params["target"]["manifest"], directory)]
+            words += ["--manifest", write(params["target"]["manifest"], directory, "manifest.json")]
     line = ansible_glue.command(params, words)
     return line if program is None else [PYTHON, "-I", program] + line[1:]

@@ -6,7 +6,8 @@ Rules:
 * Only the keys before the first section, the section [update] and, when given, [helper] and [start] are ours.
 * A file that the agent would not take in full is never written.
 * The file is root's alone; where the daemon runs as an account, that account's group may read it (privilege.md, section 1).
-  The account may not be there yet: then the file stays root's alone, and the agent's own setup opens it.
+  The account may not be there yet: then the file stays root's alone, and the agent's own setup opens it. And when the daemon is
+  to be root's again, that setup closes the file, once the daemon no longer needs to read it.
 * New bytes are root's from their first moment on, and in a new file: whoever has the old one open has the old one.
 """
 
@@ -19,6 +20,7 @@ import stat
 import tempfile
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue import CONFIG
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import (
     codes,
     config,
@@ -34,6 +36,8 @@ HEADER = (
 )
 MODES = (config_table.ROOT, *config_table.MODES)
 OPENS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+OWN_DIRECTORY = os.path.dirname(CONFIG)
+"""The agent's own; any other directory keeps its owner and mode, for it may be others' too."""
 SECRETS = ("proxy",)
 """Keys of [update] whose values may hold a password."""
 
@@ -137,7 +141,7 @@ def plan(params: Dict[str, Any], found: Found) -> Planned:
     else:
         text = toml_edit.replace_sections(old.text, sections, path)
     checked = config.check(text, path)
-    file, directory = access(checked, found.directory)
+    file, directory = access(path, checked, found)
     return Planned(text, checked.mode, checked.user, file, directory)
 
 
@@ -158,21 +162,26 @@ def _mode_sections(params: Dict[str, Any], there: List[str]) -> Dict[str, Any]:
     return found
 
 
-def access(checked: config.Config, directory: Optional[Access]) -> Tuple[Access, Access]:
-    """Whose the file and its directory should be: root's, who runs this, and for reading the daemon's account.
-
-    Where the daemon is root's, a directory that is root's alone to write keeps its permissions.
-    """
+def access(path: str, checked: config.Config, found: Found) -> Tuple[Access, Access]:
+    """Whose the file and its directory should be: root's, who runs this, and for reading the daemon's account."""
     uid, gid = os.geteuid(), os.getegid()
     private, usual = Access(uid, gid, 0o600), Access(uid, gid, 0o755)
+    directory = usual if found.directory is None else found.directory
+    own = os.path.dirname(path) == OWN_DIRECTORY
     if checked.mode != config_table.ROOT:
         try:
             group = pwd.getpwnam(checked.user).pw_gid
         except KeyError:
-            return private, usual if directory is None else directory
-        return Access(uid, group, 0o640), Access(uid, group, 0o750)
-    sound = directory is not None and (directory.uid, directory.gid) == (uid, gid) and not directory.mode & 0o022
-    return private, directory if directory is not None and sound else usual
+            return private, directory
+        return Access(uid, group, 0o640), Access(uid, group, 0o750) if own else directory
+    if found.file is not None and (found.file.uid, found.file.mode) == (uid, 0o640) and _was_read(path, found.data):
+        return found.file, directory  # the daemon is still the account's: setup closes the file when it no longer is
+    sound = (directory.uid, directory.gid) == (uid, gid) and not directory.mode & 0o022
+    return private, directory if sound or not own else usual
+
+
+def _was_read(path: str, data: Optional[bytes]) -> bool:
+    return config.load(data, path)[0].mode != config_table.ROOT
 
 
 def public(text: str, path: str) -> str:

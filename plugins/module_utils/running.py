@@ -5,8 +5,9 @@ Rules:
 
 * Nothing that is wrong on the host makes a look fail; what cannot be found out is unknown and not well.
 * The agent says by its status socket what it runs. Of other products only systemd is asked.
-* A process that is older than its configuration or its unit file does not know it. A file from the future says nothing.
+* A process that is older than its configuration, its unit file or a drop-in does not know it. A file from the future says nothing.
 * While the slots are not in use, the file at the agent's path is what should run.
+* The mode is what the configuration says. In helper mode the helper must be well too.
 """
 
 from __future__ import annotations
@@ -19,25 +20,27 @@ import struct
 import time
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from ansible_collections.slotward.fleet.plugins.module_utils import running_helper
 from ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue import PRODUCT
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import config
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import config, config_table
 
 UNIT_DIR = "/etc/systemd/system"
 MAX_ANSWER = 1 << 20
 TIMEOUT_S = 2.0
 PYTHON = "/usr/bin/python3"
 LIBRARIES = ("cryptography", "requests")
+Run = Callable[..., Tuple[int, str, str]]
 LOOK_FOR = "import importlib.util as i; print(' '.join(m for m in %r if not i.find_spec(m)))" % (LIBRARIES,)
 
 
-def status_socket(path: str) -> str:
-    """Where the agent's status socket is, by the configuration at ``path``; the default when there is none."""
+def configuration(path: str) -> config.Config:
+    """The configuration at ``path`` as the agent takes it; the default when there is none."""
     try:
         with open(path, "rb") as file:
             text: Optional[bytes] = file.read(config.toml.MAX_BYTES + 1)
     except OSError:
         text = None
-    return str(config.load(text, path)[0].socket_path)
+    return config.load(text, path)[0]
 
 
 def ask(path: str, timeout_s: float = TIMEOUT_S) -> Tuple[Optional[Dict[str, Any]], int]:
@@ -97,14 +100,12 @@ def digest_of(path: str) -> Optional[str]:
     return digest.hexdigest()
 
 
-def health(found: Dict[str, Any], config_path: str, executable: str) -> Dict[str, Any]:
-    """The verdict on one look of ``node_info``."""
-    socket_path = status_socket(config_path)
+def health(found: Dict[str, Any], config_path: str, executable: str, socket_path: str) -> Dict[str, Any]:
+    """The verdict on one look of ``node_info``, as far as the daemon goes."""
     unit, slots = found["unit"] or {}, found["slots"] or {}
     slot = slots.get(slots.get("current") or "") or {}
     verdict: Dict[str, Any] = {"ok": False, "running_sha256": None, "slot_sha256": slot.get("sha256"), "why": None}
-    files = (config_path, os.path.join(UNIT_DIR, str(unit.get("name"))))
-    verdict["stale"] = older_than(int(unit.get("main_pid") or 0), files)
+    verdict["stale"] = older_than(int(unit.get("main_pid") or 0), files_of(config_path, str(unit.get("name"))))
     if not found["installed"]:
         verdict["why"] = found["reason"]
         return verdict
@@ -124,6 +125,32 @@ def health(found: Dict[str, Any], config_path: str, executable: str) -> Dict[str
     return verdict
 
 
+def files_of(config_path: str, unit: str) -> List[str]:
+    """What a process of the agent has to be younger than: its configuration, its unit and the unit's drop-ins."""
+    return [config_path, *running_helper.files(UNIT_DIR, unit)]
+
+
+def privilege(found: Dict[str, Any], config_path: str, executable: str, run_command: Run) -> Dict[str, Any]:
+    """Who does root's part, the daemon's verdict, and the helper's where there is one: both must be well."""
+    known = configuration(config_path)
+    verdict = health(found, config_path, executable, known.socket_path)
+    told: Dict[str, Any] = {"mode": None, "user": None, "helper": None, "health": verdict}
+    if found["product"] != PRODUCT or not found["installed"]:
+        return told
+    told.update(mode=known.mode, user=known.user)
+    if known.mode != config_table.HELPER:
+        return told
+
+    def is_old(pid: int) -> bool:
+        return older_than(pid, files_of(config_path, running_helper.UNIT))
+
+    helper = running_helper.look(run_command, known, verdict["slot_sha256"], is_old)
+    told["helper"] = helper
+    if verdict["ok"] and not helper["ok"]:
+        verdict.update(ok=False, why=helper["why"])
+    return told
+
+
 def _why(unit: Dict[str, Any], verdict: Dict[str, Any], pid: int, path: str) -> Optional[str]:
     if verdict["running_sha256"] is None:
         return "no answer on the status socket %s" % path
@@ -139,7 +166,7 @@ def _why(unit: Dict[str, Any], verdict: Dict[str, Any], pid: int, path: str) -> 
     return None
 
 
-def missing(run_command: Callable[..., Tuple[int, str, str]]) -> List[str]:
+def missing(run_command: Run) -> List[str]:
     """What the agent needs and the host's own Python does not have."""
     if not os.access(PYTHON, os.X_OK):
         return ["python3"] + list(LIBRARIES)

@@ -18,4 +18,6 @@ SETUP_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     allow_http={"type": "bool", "default": False},
     ca_file={"type": "path"},
     proxy={"type": "str", "no_log": True},
+    fix_directories={"type": "bool", "default": False},
+    planned_config={"type": "str", "no_log": False},
 )

@@ -15,8 +15,8 @@ description:
   - Sets the top-level keys and the section C([update]) of the agent's configuration, and when asked to the sections C([helper]) and
     C([start]), which say who does root's part of an update. Every other section stays byte for byte as it is.
   - The file is root's, with mode 0600. Where the daemon runs as an account that is there, its group may read the file (0640), in a directory
-    that is root's and that group's (0750). Before there is that account the file is root's alone; M(slotward.fleet.agent_setup) makes the
-    account and opens the file.
+    that is root's and that group's (0750) where it is C(/etc/slotward). Before there is that account the file is root's alone;
+    M(slotward.fleet.agent_setup) makes the account and opens the file. It closes the file again when the daemon is to be root's.
   - The whole file is checked before the old one is replaced. A file with a problem is refused, with its file, line and key.
   - An option that is not given, or an empty string or list, means that the key is not in the file and the agent's default counts.
 extends_documentation_fragment:

@@ -16,6 +16,8 @@ description:
     the guard, the units and the drop-in.
   - On a host with the agent, lets the installed program write again what is missing or different. It installs no other release over
     it; that is what M(slotward.fleet.upgrade) is for.
+  - Makes the host what its configuration says of the mode - the account, whose files are whose, and the units; what another mode left
+    goes. Slots, floor and failed versions stay.
   - It starts and restarts nothing.
   - The role P(slotward.fleet.agent#role) uses it. This is an action plugin over a module.
 extends_documentation_fragment:
@@ -99,7 +101,19 @@ options:
     description:
       - Proxy for the download.
     type: str
+  fix_directories:
+    description:
+      - Close directories to others' writing, on the way to what root runs, where the daemon runs as an account. Without it, such a
+        directory is an error (V(directory-unsafe)) that names it and the command to run.
+    type: bool
+    default: false
+  planned_config:
+    description:
+      - In check mode, what the configuration will be, as RV(slotward.fleet.agent_config#module:planned) has it, so that what is told
+        is what will be done with it.
+    type: str
 seealso:
+  - module: slotward.fleet.agent_config
   - module: slotward.fleet.release_info
   - module: slotward.fleet.upgrade
 """
@@ -150,6 +164,22 @@ changes:
   type: list
   elements: dict
   sample: [{"path": "/usr/local/lib/slotward/guard", "what": "written"}]
+mode:
+  description: Who does root's part of an update on this host, V(root), V(helper) or V(start); null when the agent did not say.
+  returned: always
+  type: str
+  sample: helper
+user:
+  description: The account that the daemon runs as; null when the agent did not say.
+  returned: always
+  type: str
+  sample: slotward
+left:
+  description: What was left as it is for a reason, each as a sentence; files with a second link beneath what was handed to another account.
+  returned: always
+  type: list
+  elements: str
+  sample: []
 unit_changed:
   description: A unit file is not what it was.
   returned: always
@@ -194,6 +224,9 @@ def main() -> None:
         "code": answer.code,
         "reason": None if answer.code == codes.OK else answer.data.get("message"),
         "changes": changes,
+        "mode": answer.data.get("mode"),
+        "user": answer.data.get("user"),
+        "left": answer.data.get("left") or [],
         "unit_changed": bool(answer.data.get("unit_changed")),
         "restart_needed": bool(answer.data.get("restart_needed")),
         "retry": None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_info
-short_description: Tell a host's version, slots, floor, trial, failed versions and health
+short_description: Tell a host's version, mode, slots, floor, trial, failed versions and health
 version_added: 0.1.0
 author:
   - The Slotward maintainers (@slotward)
@@ -186,13 +186,70 @@ unit:
   returned: always
   type: dict
   sample: {"name": "slotward.service", "active": "active", "sub": "running", "main_pid": 812, "restarts": 0}
+mode:
+  description:
+    - Who does root's part of an update by the host's configuration, V(root) (the daemon is root's), V(helper) (a helper beside it)
+      or V(start) (a program of root's before each start of the daemon). Null for another product, or without an agent.
+  returned: always
+  type: str
+  sample: helper
+user:
+  description: The account that the daemon runs as by the host's configuration; null as RV(mode) is.
+  returned: always
+  type: str
+  sample: slotward
+helper:
+  description: The helper beside the daemon; null unless RV(mode) is V(helper).
+  returned: always
+  type: dict
+  contains:
+    unit:
+      description: Its unit.
+      type: str
+      sample: slotward-helper.service
+    active:
+      description: The unit's state, as systemd says it.
+      type: str
+      sample: active
+    sub:
+      description: The state below that.
+      type: str
+      sample: running
+    main_pid:
+      description: Its main process.
+      type: int
+      sample: 811
+    restarts:
+      description: How often systemd restarted it by itself.
+      type: int
+      sample: 0
+    slot:
+      description: The slot that its unit starts from; at rest the current one.
+      type: str
+      sample: b
+    running_sha256:
+      description: SHA-256 of what it runs, by its own word, or null.
+      type: str
+      sample: 9f2c...
+    ok:
+      description: It is active, answers, and runs the bytes of the current slot.
+      type: bool
+      sample: true
+    stale:
+      description: It runs other bytes than the current slot's, or is older than the configuration, its unit or a drop-in of that.
+      type: bool
+      sample: false
+    why:
+      description: What keeps it from being well, or null.
+      type: str
+      sample: null
 health:
-  description: Whether the product runs what it should.
+  description: Whether the product runs what it should, and in helper mode the helper too.
   returned: always
   type: dict
   contains:
     ok:
-      description: The unit is active and its main process runs the bytes of the current slot.
+      description: The unit is active and its main process runs the bytes of the current slot; RV(helper.ok) where there is a helper.
       type: bool
       sample: true
     running_sha256:
@@ -204,7 +261,7 @@ health:
       type: str
       sample: 9f2c...
     stale:
-      description: The configuration or the unit file was written after the main process had started.
+      description: The configuration, the unit file or a drop-in of it was written after the main process had started.
       type: bool
       sample: false
     why:
@@ -284,7 +341,7 @@ def look(module: AnsibleModule) -> Dict[str, Any]:
     found["pending"] = bool(data.get("trial"))
     found["failed_versions"] = data.get("failed") or []
     found["config_problems"] = data.get("config_problems") or []
-    found["health"] = running.health(found, module.params["config"], module.params["executable"])
+    found.update(running.privilege(found, module.params["config"], module.params["executable"], module.run_command))
     return found
 
 

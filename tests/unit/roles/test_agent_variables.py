@@ -72,3 +72,22 @@ def test_the_configuration_has_every_key_of_the_agent() -> None:
     )
     for section in ("top", "update"):
         assert set(args[section]) == set(documented["options"][section]["suboptions"])
+    for mode in ("helper", "start"):
+        named = set(re.findall(r"'(\w+)': agent_", args[mode]))
+        assert named == set(documented["options"][mode]["suboptions"])
+        assert args[mode].endswith(" if agent_mode == '%s' else omit }}" % mode), (
+            "without a mode the host keeps its own"
+        )
+    assert spec()["agent_mode"]["choices"] == ["", *documented["options"]["mode"]["choices"]]
+
+
+def test_only_the_question_changes_nothing() -> None:
+    """The same two tasks ask first whether a host can take a mode, and then make it so."""
+    for name, register in (("configure", "__agent_config"), ("install", "__agent_setup")):
+        task = yaml.safe_load((ROLE / "tasks" / (name + ".yml")).read_text())[-1]
+        assert task["register"] == register
+        assert task["check_mode"] == "{{ ansible_check_mode or (__agent_ask | bool) }}"
+        assert task["changed_when"] == "%s is changed and not (__agent_ask | bool)" % register
+    main = (ROLE / "tasks" / "main.yml").read_text()
+    assert main.index("__agent_ask: true") < main.index("- name: Configure\n")
+    assert yaml.safe_load((ROLE / "vars" / "main.yml").read_text())["__agent_ask"] is False

@@ -20,6 +20,7 @@ def test_every_host_has_a_line(table: Any) -> None:
     """Healthy, on trial, failed before, absent and unreachable."""
     well = {
         "version": "1.1.0",
+        "mode": "helper",
         "state": "confirmed",
         "floor": 2,
         "trial": None,
@@ -27,7 +28,7 @@ def test_every_host_has_a_line(table: Any) -> None:
         "health": {"ok": True, "why": None},
     }
     pending = dict(well, state="trial", trial={"to": "1.2.0", "left_s": 40}, failed_versions=[{"version": "1.1.5"}])
-    absent = dict(well, version=None, state="absent", floor=None, health={"ok": False, "why": "no agent"})
+    absent = dict(well, version=None, mode=None, state="absent", floor=None, health={"ok": False, "why": "no agent"})
     lines = table(
         {
             "web1": well,
@@ -38,12 +39,12 @@ def test_every_host_has_a_line(table: Any) -> None:
         }
     )
     assert [line.split() for line in lines] == [
-        ["host", "version", "state", "floor", "trial", "failed", "health", "notices"],
-        ["web1", "1.1.0", "confirmed", "2", "-", "-", "ok", "-"],
-        ["web2", "1.1.0", "trial", "2", "1.2.0,", "40", "s", "left", "1.1.5", "ok", "-"],
-        ["db", "-", "absent", "-", "-", "-", "no", "agent", "-"],
-        ["gone", "-", "unreachable", "-", "-", "-", "timed", "out", "-"],
-        ["odd", "-", "unknown", "-", "-", "-", "boom", "-"],
+        ["host", "version", "mode", "state", "floor", "trial", "failed", "health", "notices"],
+        ["web1", "1.1.0", "helper", "confirmed", "2", "-", "-", "ok", "-"],
+        ["web2", "1.1.0", "helper", "trial", "2", "1.2.0,", "40", "s", "left", "1.1.5", "ok", "-"],
+        ["db", "-", "-", "absent", "-", "-", "-", "no", "agent", "-"],
+        ["gone", "-", "-", "unreachable", "-", "-", "-", "timed", "out", "-"],
+        ["odd", "-", "-", "unknown", "-", "-", "-", "boom", "-"],
     ]
     assert len({line.index("1.1.0") for line in lines[1:3]}) == 1
 

@@ -232,22 +232,29 @@ def account() -> Account:
     return Account(found.pw_name, found.pw_gid)
 
 
+@pytest.fixture
+def own(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is the agent's own."""
+    name = "ansible_collections.slotward.fleet.plugins.module_utils.config_file"
+    monkeypatch.setattr(importlib.import_module(name), "OWN_DIRECTORY", str(path.parent))
+
+
 def owners(path: pathlib.Path) -> Tuple[int, int, int]:
     """Owner, group and permissions."""
     return path.stat().st_uid, path.stat().st_gid, mode_of(path)
 
 
+@pytest.mark.usefixtures("own")
 def test_the_account_s_group_may_read_the_file_and_nobody_but_root_write_it(
     run_module: Any, path: pathlib.Path, account: Account
 ) -> None:
-    """0640 in 0750 while the daemon runs as an account, 0600 in 0755 again when it is root's; a second run changes nothing."""
+    """0640 in 0750 while the daemon runs as an account, 0600 in 0755 when it is root's; a second run changes nothing."""
     helper = {"mode": "helper", "helper": {"user": account.name}}
     for umask in (0o022, 0o077, 0o000):
         before = os.umask(umask)
         for more, file, directory in (
             ({}, (0, 0, 0o600), (0, 0, 0o755)),
             (helper, (0, account.gid, 0o640), (0, account.gid, 0o750)),
-            ({"mode": "root"}, (0, 0, 0o600), (0, 0, 0o755)),
         ):
             assert run_module("agent_config", path=str(path), **more)["changed"] is True
             assert (owners(path), owners(path.parent)) == (file, directory)
@@ -264,6 +271,7 @@ def test_before_there_is_the_account_the_file_is_root_s_alone(run_module: Any, p
     assert run_module("agent_config", path=str(path), mode="helper", helper=HELPER)["changed"] is False
 
 
+@pytest.mark.usefixtures("own")
 def test_what_setup_made_of_the_file_is_right_by_the_next_run(
     run_module: Any, path: pathlib.Path, account: Account
 ) -> None:
@@ -311,6 +319,36 @@ def test_I6_new_bytes_are_never_the_account_s(
     assert not path.read_text().startswith("##########"), "who held the old file open holds the old one"
 
 
+@pytest.mark.usefixtures("own")
+def test_the_file_stays_readable_until_setup_has_taken_the_daemon_from_the_account(
+    run_module: Any, path: pathlib.Path, account: Account
+) -> None:
+    """A daemon that is restarted on the way still reads its configuration; then setup closes it, and a next run finds that right."""
+    run_module("agent_config", path=str(path), mode="helper", helper={"user": account.name})
+    assert run_module("agent_config", path=str(path), mode="root")["changed"] is True
+    assert (owners(path), owners(path.parent)) == ((0, account.gid, 0o640), (0, account.gid, 0o750))
+    for name, bits in ((path, 0o600), (path.parent, 0o755)):
+        os.chown(name, 0, 0)
+        name.chmod(bits)
+    assert run_module("agent_config", path=str(path), mode="root")["changed"] is False
+    path.chmod(0o640)
+    assert run_module("agent_config", path=str(path), mode="root")["changed"] is True
+    assert owners(path) == (0, 0, 0o600)
+
+
+def test_a_directory_that_is_not_the_agent_s_own_stays_as_it_is(
+    run_module: Any, path: pathlib.Path, account: Account
+) -> None:
+    """Another path may lie in a directory of many."""
+    path.parent.mkdir(mode=0o755)
+    path.parent.chmod(0o775)
+    run_module("agent_config", path=str(path), mode="helper", helper={"user": account.name})
+    assert (owners(path), owners(path.parent)) == ((0, account.gid, 0o640), (0, 0, 0o775))
+    run_module("agent_config", path=str(path), mode="root")
+    assert owners(path.parent) == (0, 0, 0o775)
+
+
+@pytest.mark.usefixtures("own")
 def test_a_directory_that_others_may_write_is_closed(run_module: Any, path: pathlib.Path) -> None:
     """Whoever can write the directory can put another file there."""
     path.parent.mkdir()

@@ -12,6 +12,10 @@ from typing import Any, Dict
 import pytest
 
 ARCH = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+PLANNED = (
+    b"if '--planned' in sys.argv: "
+    b"open(os.environ['LOG'] + '.planned', 'w').write(open(sys.argv[sys.argv.index('--planned') + 1]).read())"
+)
 DONE = {"changes": [{"path": "/x", "what": "create"}], "unit_changed": True, "restart_needed": False}
 
 
@@ -137,3 +141,39 @@ def test_a_download_that_fails_may_be_tried_again(run_module: Any, say: Any, els
         allow_http=True,
     )
     assert (result["failed"], result["code"], result["state"]) == (True, "download-failed", "failed")
+
+
+def test_what_is_planned_is_asked_about_in_check_mode_only(
+    run_module: Any, say: Any, tmp_path: pathlib.Path, elsewhere: str, log: pathlib.Path
+) -> None:
+    """The configuration is handed over as a file that is root's alone; a run that writes goes by the host's own."""
+    source = tmp_path / "pushed"
+    data = program(source, json.dumps(say.answer("idle", changed=True, mode="helper", user="acct", **DONE)), log)
+    source.write_bytes(data.replace(b"import os, sys\n", b"import os, sys\nplanned()\n").replace(b"planned()", PLANNED))
+    data = source.read_bytes()
+    artifact = {"name": "slotward_1.0.0", "url": "", "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    target = say.target(artifacts={"linux-" + ARCH: artifact})
+    options = {"executable": elsewhere, "target": target, "src": str(source), "planned_config": "[helper]\n"}
+    result = run_module("agent_setup", check=True, fix_directories=True, **options)
+    assert (result["mode"], result["user"], result["changes"]) == ("helper", "acct", DONE["changes"])
+    assert (tmp_path / "log.planned").read_text() == "[helper]\n"
+    assert " --fix-directories --check --planned " in log.read_text()
+    log.unlink()
+    run_module("agent_setup", **options)
+    assert "--planned" not in log.read_text()
+    assert "--fix-directories" not in log.read_text()
+
+
+def test_a_directory_that_others_may_write_is_told_with_what_to_run(
+    agent: Any, run_module: Any, say: Any, tmp_path: pathlib.Path
+) -> None:
+    """The agent's own words: which directory, and the command."""
+    text = "/usr/local/lib may be changed by others: run chmod g-w,o-w /usr/local/lib, or set agent_fix_directories"
+    link = tmp_path / "bin" / "slotward"
+    link.parent.mkdir()
+    link.symlink_to(agent.path)
+    answer = say.answer("refused", "directory-unsafe", message=text)
+    (link.parent / "answers.json").write_text(json.dumps({"setup": [[3, answer]]}))
+    result = run_module("agent_setup", executable=str(link), target=say.target())
+    assert (result["failed"], result["code"], result["mode"], result["changes"]) == (True, "directory-unsafe", None, [])
+    assert result["msg"] == text

@@ -11,7 +11,7 @@ import pathlib
 import socket
 import threading
 import time
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, List, NamedTuple
 
 import pytest
 
@@ -83,6 +83,7 @@ def test_a_healthy_host(agent: Any, run_module: Any, say: Any, status: pathlib.P
     node = run_module("node_info", executable=agent.path, config=str(status))
     assert node["health"] == {"ok": True, "running_sha256": DIGEST, "slot_sha256": DIGEST, "stale": False, "why": None}
     assert (node["installed"], node["version"], node["floor"], node["pending"]) == (True, "1.1.0", 2, False)
+    assert (node["mode"], node["user"], node["helper"]) == ("root", "root", None)
     assert node["changed"] is False
     assert node["host"]["missing"] is None
     assert node["audit"] == {"n": 3, "hash": "ab" * 32}
@@ -105,6 +106,7 @@ def test_nothing_installed(tmp_path: pathlib.Path, run_module: Any) -> None:
     assert (node["installed"], node["state"], node["code"], node["version"]) == (False, "absent", "not-installed", None)
     assert (node["failed_versions"], node["config_problems"], node["pending"]) == ([], [], False)
     assert node["health"]["ok"] is False
+    assert (node["mode"], node["user"], node["helper"]) == (None, None, None)
 
 
 def test_a_program_that_never_answers_is_ended(
@@ -246,3 +248,165 @@ def test_N16_whom_the_host_trusts_and_what_runs_out(
     assert (result["trust"], result["notices"]) == (trust, [notice])
     result = run_module("node_info", **options)
     assert (result["trust"], result["notices"]) == (None, [])
+
+
+# -- helper mode -------------------------------------------------------------------------------------------------
+
+
+class Helper(NamedTuple):
+    """A host in helper mode: what systemd says of the helper's unit, and whether somebody speaks on its socket."""
+
+    config: pathlib.Path
+    directory: pathlib.Path
+    drop_ins: pathlib.Path
+
+    def unit(self, **more: Any) -> None:
+        """What `systemctl show` answers."""
+        known = {"ActiveState": "active", "SubState": "running", "MainPID": os.getpid(), "NRestarts": 0}
+        known.update(more)
+        (self.directory / "show").write_text("".join("%s=%s\n" % one for one in known.items()))
+
+
+@pytest.fixture
+def helper(tmp_path: pathlib.Path, status: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Helper]:
+    """One that is well: this very process answers on both sockets with DIGEST."""
+    path, slots, units = tmp_path / "h.sock", tmp_path / "slots", tmp_path / "units"
+    slots.mkdir()
+    (slots / "helper").symlink_to("b")
+    (units / "slotward-helper.service.d").mkdir(parents=True)
+    tool = tmp_path / "bin" / "systemctl"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nexec cat %s/show\n" % tmp_path)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", "%s:%s" % (tool.parent, os.environ["PATH"]))
+    running = importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.running")
+    monkeypatch.setattr(running, "UNIT_DIR", str(units))
+    status.write_text('%s[update]\nslots_dir = "%s"\n[helper]\nsocket = "%s"\n' % (status.read_text(), slots, path))
+    for old in (status, units / "slotward-helper.service.d"):
+        os.utime(old, (1, 1))
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server.bind(str(path))
+    server.listen(8)
+
+    def serve() -> None:
+        while True:
+            try:
+                peer, _name = server.accept()
+            except OSError:
+                return
+            with peer:
+                peer.send(json.dumps({"product": "slotward", "protocol": [1], "sha256": DIGEST}).encode())
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    found = Helper(status, tmp_path, units / "slotward-helper.service.d")
+    found.unit()
+    yield found
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join()
+
+
+def test_a_host_with_a_helper_that_is_well(agent: Any, run_module: Any, say: Any, helper: Helper) -> None:
+    """Who does root's part, as whom the daemon runs, and what the helper runs."""
+    agent.says(update=[[0, seen(say)]])
+    node = run_module("node_info", executable=agent.path, config=str(helper.config))
+    assert (node["mode"], node["user"], node["health"]["ok"]) == ("helper", "slotward", True)
+    assert node["helper"] == {
+        "unit": "slotward-helper.service",
+        "active": "active",
+        "sub": "running",
+        "main_pid": os.getpid(),
+        "restarts": 0,
+        "slot": "b",
+        "running_sha256": DIGEST,
+        "ok": True,
+        "stale": False,
+        "why": None,
+    }
+
+
+def test_start_mode_has_no_helper(agent: Any, run_module: Any, say: Any, status: pathlib.Path) -> None:
+    """Nothing of root's stays resident there."""
+    status.write_text(status.read_text() + '[start]\nuser = "acct"\n')
+    os.utime(status, (1, 1))
+    agent.says(update=[[0, seen(say)]])
+    node = run_module("node_info", executable=agent.path, config=str(status))
+    assert (node["mode"], node["user"], node["helper"], node["health"]["ok"]) == ("start", "acct", None, True)
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        ({"ActiveState": "inactive", "MainPID": 0}, ["slotward-helper.service is inactive"]),
+        (
+            {"ActiveState": "failed", "MainPID": 0, "Result": "exit-code", "ExecMainStatus": 5},
+            ["slotward-helper.service is failed", "others than root may write", "slotward doctor"],
+        ),
+        (
+            {"ActiveState": "activating", "MainPID": 0, "Result": "watchdog", "ExecMainStatus": 6},
+            ["slotward-helper.service is activating (watchdog)"],
+        ),
+        ({"MainPID": 1}, ["the main process of slotward-helper.service is 1"]),
+    ],
+)
+def test_H11_a_helper_that_does_not_run_makes_the_host_unwell(
+    agent: Any, run_module: Any, say: Any, helper: Helper, unit: Dict[str, Any], words: List[str]
+) -> None:
+    """With the reason, though the daemon itself is well."""
+    helper.unit(**unit)
+    agent.says(update=[[0, seen(say)]])
+    node = run_module("node_info", executable=agent.path, config=str(helper.config))
+    assert (node["health"]["ok"], node["helper"]["ok"]) == (False, False)
+    assert node["health"]["why"] == node["helper"]["why"]
+    assert all(word in node["health"]["why"] for word in words), node["health"]["why"]
+
+
+def test_S10_a_helper_that_runs_other_bytes_is_not_well_and_stale(
+    agent: Any, run_module: Any, say: Any, helper: Helper
+) -> None:
+    """The defect of the seeds: a helper that stays old. A restart mends it."""
+    answer = seen(say)
+    answer["slots"]["b"]["sha256"] = "cd" * 32
+    agent.says(update=[[0, answer]])
+    node = run_module("node_info", executable=agent.path, config=str(helper.config))
+    assert (node["helper"]["ok"], node["helper"]["stale"]) == (False, True)
+    assert DIGEST in node["helper"]["why"]
+    assert "cd" * 32 in node["helper"]["why"]
+
+
+def test_nobody_on_the_helper_s_socket(agent: Any, run_module: Any, say: Any, helper: Helper) -> None:
+    """The unit is active, and yet nobody could ask it."""
+    helper.config.write_text(helper.config.read_text().replace("h.sock", "none.sock"))
+    agent.says(update=[[0, seen(say)]])
+    node = run_module("node_info", executable=agent.path, config=str(helper.config))
+    assert "no answer on the helper's socket" in node["health"]["why"]
+
+
+@pytest.mark.parametrize("what", ["drop-in", "directory", "configuration"])
+def test_D8_a_helper_older_than_what_says_how_it_runs_is_stale(
+    agent: Any, run_module: Any, say: Any, helper: Helper, what: str
+) -> None:
+    """Also after a drop-in was removed: then only its directory is younger."""
+    if what == "drop-in":
+        (helper.drop_ins / "local.conf").write_text("")
+        os.utime(helper.drop_ins, (1, 1))
+    os.utime({"directory": helper.drop_ins, "configuration": helper.config}.get(what, helper.drop_ins / "local.conf"))
+    agent.says(update=[[0, seen(say)]])
+    node = run_module("node_info", executable=agent.path, config=str(helper.config))
+    assert (node["helper"]["stale"], node["helper"]["ok"], node["health"]["ok"]) == (True, True, True)
+
+
+def test_a_daemon_older_than_a_drop_in_of_its_unit_is_stale(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A move to another mode changes drop-ins and leaves the unit as it is."""
+    running = importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.running")
+    monkeypatch.setattr(running, "UNIT_DIR", str(tmp_path / "units"))
+    folder = tmp_path / "units" / "slotward.service.d"
+    folder.mkdir(parents=True)
+    os.utime(folder, (1, 1))
+    agent.says(update=[[0, seen(say)]])
+    assert run_module("node_info", executable=agent.path, config=str(status))["health"]["stale"] is False
+    (folder / "unprivileged.conf").write_text("")
+    assert run_module("node_info", executable=agent.path, config=str(status))["health"]["stale"] is True
