@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import re
 import shutil
@@ -13,11 +14,16 @@ import pytest
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import units
+from slotward import units, units_modes
 
 DEMO = products.Product("demo", "demo.service", "/usr/local/bin/demo", "/srv/slots/demo")
 SELF = products.Product("slotward", "slotward.service", "/usr/local/bin/slotward", "/opt/slotward/slotward")
 AGENT = units.Agent("/etc/slotward/config.toml")
+MODES = {
+    mode: AGENT._replace(mode=mode, user="slotward" if mode != "root" else "root", group="keepers")
+    for mode in ("root", "helper", "start")
+}
+HELPED = SELF._replace(helper_unit="slotward-helper.service")
 
 
 def by_path(files: Tuple[units.SystemFile, ...]) -> Dict[str, units.SystemFile]:
@@ -76,8 +82,8 @@ def test_the_shared_files_are_the_same_for_every_product() -> None:
 
 def test_w9_no_mark_is_left_and_no_line_is_odd() -> None:
     """W9: every line of every unit is a comment, a section or a setting, and every mark was filled."""
-    for version in (247, 252, 254, 257):
-        for file in units.render(SELF, version, AGENT):
+    for version, agent in itertools.product((247, 252, 254, 257), MODES.values()):
+        for file in units.render(SELF, version, agent):
             assert re.search(r"@[A-Z_]+@", file.text) is None, file.path
             assert file.text.endswith("\n")
             if file.path.startswith(units.UNIT_DIR):
@@ -106,7 +112,8 @@ def test_the_agent_s_own_unit() -> None:
     assert (found["Type"], found["NotifyAccess"]) == ("notify", "main")
     assert (found["Restart"], found["RestartSec"], found["StartLimitIntervalSec"]) == ("always", "1s", "0")
     assert (found["ProtectSystem"], found["NoNewPrivileges"], found["CapabilityBoundingSet"]) == ("strict", "yes", "")
-    assert "ReadWritePaths" not in found
+    assert found["ReadWritePaths"] == "-/var/lib/slotward"
+    assert "StateDirectory" not in found
     assert "Environment" not in text
 
 
@@ -115,6 +122,101 @@ def test_D8_directories_of_one_s_own_are_writable() -> None:
     agent = units.Agent("/etc/slotward/config.toml", "/srv/slotward", "/run/other/status.sock")
     text = by_path(units.render(SELF, 252, agent))["/etc/systemd/system/slotward.service"].text
     assert [value for key, value in keys(text) if key == "ReadWritePaths"] == ["-/srv/slotward", "-/run/other"]
+    for mode in ("helper", "start"):
+        files = by_path(units.render(SELF, 252, agent._replace(mode=mode, user="u", group="g")))
+        assert "ReadWritePaths=/" not in files[units_modes.DROPIN].text
+
+
+BESIDE = {
+    "root": [],
+    "helper": ["slotward-helper.service", "slotward-helper.service.d/50-slotward-rollback.conf"],
+    "start": [
+        "slotward-apply.service",
+        "slotward-confirm.service",
+        "slotward-giveup.service",
+        "slotward-confirm.path",
+        "slotward-giveup.path",
+    ],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_files_of_each_mode(mode: str) -> None:
+    """privilege.md: the daemon's own unit is the same; a mode is a drop-in and what stands beside, written before it."""
+    product = HELPED if mode == "helper" else SELF
+    files, root = by_path(units.render(product, 252, MODES[mode])), by_path(units.render(SELF, 252, AGENT))
+    assert {path: file for path, file in files.items() if path in root and not path.endswith(".env")} == {
+        path: file for path, file in root.items() if not path.endswith(".env")
+    }
+    added = [path for path in files if path not in root]
+    expected = [f"{units.UNIT_DIR}/{name}" for name in BESIDE[mode]]
+    if mode != "root":
+        expected.append(units_modes.DROPIN)
+    assert [path for path in added if path != units_modes.TMPFILES] == expected
+    assert (units_modes.TMPFILES in added) == (mode == "start")
+    facts = files[f"{units.GUARD_DIR}/guard.d/slotward.env"].text
+    assert ("HELPER=slotward-helper.service\n" in facts) == (mode == "helper")
+    assert set(added) == set(units_modes.paths_of(mode))
+    assert set(units_modes.stale_paths(mode)).isdisjoint(files)
+    assert set(units_modes.stale_paths(mode)) | set(added) == {
+        path for other in MODES for path in units_modes.paths_of(other)
+    }
+    if mode != "root":
+        assert units_modes.mode_of(files[units_modes.DROPIN].text) == (mode, "slotward")
+
+
+def test_the_mode_of_what_is_no_drop_in_of_ours() -> None:
+    """A file that somebody wrote or emptied is root mode's: nothing of root's part is there then."""
+    assert units_modes.mode_of("") == ("root", "root")
+    assert units_modes.mode_of("[Service]\nUser=games\n") == ("root", "games")
+
+
+@pytest.mark.parametrize("mode", ["helper", "start"])
+def test_the_daemon_wants_root_s_part_and_never_requires_it(mode: str) -> None:
+    """DESIGN 9: with Requires= a crash-looping helper takes the daemon down; the account is the configuration's."""
+    found = keys(by_path(units.render(HELPED, 252, MODES[mode]))[units_modes.DROPIN].text)
+    part = {"helper": "slotward-helper.service", "start": "slotward-apply.service"}[mode]
+    assert ("Wants", part) in found
+    assert ("After", part) in found
+    assert {"Requires", "BindsTo", "Requisite", "StateDirectory", "ProcSubset"}.isdisjoint(dict(found))
+    assert (dict(found)["User"], dict(found)["Group"]) == ("slotward", "keepers")
+
+
+def test_the_helper_s_unit() -> None:
+    """privilege.md 4: it starts its own link, is ready when it says so, is not restarted after it refused to start."""
+    files = by_path(units.render(HELPED, 252, MODES["helper"]))
+    found = dict(keys(files[f"{units.UNIT_DIR}/slotward-helper.service"].text))
+    assert found["ExecStart"] == "/opt/slotward/slotward/helper helper --config /etc/slotward/config.toml"
+    assert (found["Type"], found["Restart"], found["RestartSec"]) == ("notify", "always", "1s")
+    assert (found["RestartPreventExitStatus"], found["StartLimitIntervalSec"]) == ("5", "0")
+    assert (found["RuntimeDirectory"], found["RuntimeDirectoryMode"]) == ("slotward-helper", "0755")
+    assert (found["SupplementaryGroups"], found["RequiresMountsFor"]) == ("keepers", "/opt/slotward/slotward")
+    guarded = dict(keys(files[f"{units.UNIT_DIR}/slotward-helper.service.d/50-slotward-rollback.conf"].text))
+    assert guarded == {
+        "Wants": "slotward-guard@slotward.service",
+        "After": "slotward-guard@slotward.service",
+        "OnFailure": "slotward-rollback@slotward.service",
+    }
+
+
+@pytest.mark.parametrize(
+    ("socket", "runtime", "writable", "made"),
+    [
+        ("/run/slotward-helper/helper.sock", "slotward-helper", None, ""),
+        ("/run/a/b/helper.sock", "a/b", None, ""),
+        ("/run/helper.sock", None, "/run", ""),
+        ("/srv/slotward-socket/helper.sock", None, "/srv/slotward-socket", "/srv/slotward-socket"),
+    ],
+)
+def test_D8_the_socket_may_lie_elsewhere(
+    socket: str, runtime: Optional[str], writable: Optional[str], made: str
+) -> None:
+    """D8: below /run systemd makes the directory, elsewhere setup does; the helper may write there and nowhere else."""
+    agent = MODES["helper"]._replace(helper_socket=socket)
+    files = by_path(units.render(HELPED, 252, agent))
+    found = dict(keys(files[f"{units.UNIT_DIR}/slotward-helper.service"].text))
+    assert (found.get("RuntimeDirectory"), found.get("ReadWritePaths")) == (runtime, writable)
+    assert units_modes.socket_directory(agent)[1] == made
 
 
 def test_the_timer_ticks_only_while_there_is_a_trial() -> None:
@@ -156,6 +258,9 @@ def test_w5_the_guard_s_units_stand_alone(kind: str) -> None:
         (SELF, AGENT._replace(config_path="/etc/a b"), "configuration"),
         (SELF, AGENT._replace(data_dir="/var/lib/'"), "data_dir"),
         (SELF, AGENT._replace(socket_path='/run/"'), "socket_path"),
+        (SELF, MODES["helper"]._replace(user="a b"), "user"),
+        (SELF, MODES["helper"]._replace(group="%i"), "group"),
+        (SELF, MODES["helper"]._replace(helper_socket="/run/%t/x"), "helper's socket"),
     ],
 )
 def test_what_cannot_stand_in_a_unit_file_is_refused(
@@ -204,14 +309,18 @@ def test_what_differs_is_named() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_w9_systemd_analyze_finds_nothing(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_w9_systemd_analyze_finds_nothing(tmp_path: pathlib.Path, mode: str) -> None:
     """W9: the units, as one set, verified by the systemd of this machine. Real hosts do the same for three versions."""
     version = int(subprocess.run(["systemd-analyze", "--version"], capture_output=True, check=True).stdout.split()[1])
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\n", encoding="ascii")
     program.chmod(0o755)
     shown = []
-    for file in units.render(SELF._replace(entrypoint=str(program)), version, AGENT):
+    for name in ("good", "helper"):
+        (tmp_path / name).symlink_to(program)
+    product = HELPED._replace(entrypoint=str(program), slots_dir=str(tmp_path))
+    for file in units.render(product, version, MODES[mode]._replace(user="games", group="games")):
         if file.path.startswith(units.UNIT_DIR):
             path = tmp_path / "units" / file.path[len(units.UNIT_DIR) + 1 :]
             path.parent.mkdir(parents=True, exist_ok=True)

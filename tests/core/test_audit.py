@@ -108,7 +108,7 @@ def test_a_line_has_the_fields_of_the_page() -> None:
 
 
 def test_the_events_are_those_of_the_page() -> None:
-    """Each event of trust.md has an id of its own, and those that must be durable first are the four it names."""
+    """Each event of trust.md has an id of its own, and those that must be durable first are the five it names."""
     page = (PAGES / "design" / "trust.md").read_text(encoding="utf-8")
     listed = page[page.index("Events, and the journal's") : page.index("`who` is")]
     assert set(re.findall(r"`([a-z-]+)`", listed)) - {"refused"} == set(audit.EVENTS) - {"refused"}
@@ -116,7 +116,7 @@ def test_the_events_are_those_of_the_page() -> None:
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("[0-9a-f]{32}", one) for one in ids)
     assert {name for name, kind in audit.EVENTS.items() if kind.first} == {
-        "accepted", "permitted", "keys-changed", "repaired",
+        "accepted", "permitted", "keys-changed", "repaired", "mode-changed",
     }  # fmt: skip
     assert all(2 <= kind.priority <= 6 for kind in audit.EVENTS.values())
 

@@ -96,6 +96,11 @@ def _setup_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adopt", action="store_true", help="take a plain file found at the entrypoint into a slot")
     parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
     parser.add_argument("--planned", metavar="FILE", help="as --check, were FILE the configuration")
+    parser.add_argument(
+        "--fix-directories",
+        action="store_true",
+        help="make directories on the way to root's files root's, where others may write in them",
+    )
 
 
 def _config_flags(parser: argparse.ArgumentParser) -> None:

@@ -6,12 +6,13 @@ Rules:
 - The program comes first, then the guard and the units; a crash in between leaves a host that a second run completes.
 - With pins configured, a program to install needs its signed manifest, and must be the very file that it lists.
 - A host on trial is left alone (field case C6).
+- What the configuration's mode needs, and what another mode left, is looked for and done by `mode_setup`.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from slotcore import audit as audits
 from slotcore import checks, clocks, codes, ops, plans, settle, signatures, standing, status, trust
@@ -27,11 +28,16 @@ from slotward import (
     installed,
     lock,
     manager,
+    mode_setup,
+    mode_steps,
+    modes,
     own,
     prepare,
     staging,
     systemd,
     units,
+    units_modes,
+    ways,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +92,12 @@ def _what_to_install(setup: own.Setup, state: settle.State, args: argparse.Names
     if state.entrypoint == "file":
         if args.adopt or setup.product.adopt:
             return "adopt", setup.product.entrypoint
+        if setup.config.mode != units_modes.ROOT:
+            raise codes.refused(
+                codes.ADOPT_NEEDS_CONSENT,
+                f"{setup.product.entrypoint} is a plain file, and in {setup.config.mode} mode root's part starts from the slots; "
+                "agree with --adopt or [update] adopt = true",
+            )
         return "later", None
     if sound:
         return "relink", None
@@ -136,7 +148,8 @@ def _write_system_files(
             staging.make_parents(os.path.dirname(file.path))
             plan = ops.write_durably(file.path, file.text.encode("utf-8"), file.mode)
             manager.apply(product, plan, "setup")
-    problems = systemd.verify([f"{units.UNIT_DIR}/{product.unit}"]) if due else ()
+    alone = [file.path for file in wanted if os.path.dirname(file.path) == units.UNIT_DIR and "@" not in file.path]
+    problems = systemd.verify(alone) if due else ()
     if problems:
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"systemd does not take the units: {'; '.join(problems)[:600]}")
 
@@ -173,7 +186,9 @@ def _refuse_trial(seen: manager.Look) -> None:
         )
 
 
-def _answer(setup: own.Setup, changes: List[Dict[str, str]], what: str, unit_changed: bool) -> answers.Answer:
+def _answer(
+    setup: own.Setup, changes: List[Dict[str, str]], what: str, unit_changed: bool, left: List[str]
+) -> answers.Answer:
     product = setup.product
     state = host.read_state(product)
     entry = state.slots.get(state.current or "")
@@ -183,10 +198,14 @@ def _answer(setup: own.Setup, changes: List[Dict[str, str]], what: str, unit_cha
         unit_changed=unit_changed,
         restart_needed=unit_changed,
         installed=what,
+        mode=setup.config.mode,
+        user=setup.config.user,
+        left=left,
         version=entry.version if entry is not None else None,
         sha256=entry.sha256 if entry is not None else None,
     )
     lines = [f"{change['what']}: {change['path']}" for change in changes] or ["nothing to do: all is in place"]
+    lines += left
     if what == "later":
         lines.append(f"{product.entrypoint} is a plain file: the first update adopts it with --adopt")
     return answers.Answer(answers.DONE, answer, lines)
@@ -205,8 +224,10 @@ def run(args: argparse.Namespace) -> answers.Answer:
         raise codes.refused(codes.NO_SYSTEMD, f"this host is not run by systemd ({why}): nothing could end a trial")
     missing = [path for path, _mode in _directories(setup) if not os.path.isdir(path)]
     immutable.check(missing)
+    mended = mode_setup.refuse(setup, args.fix_directories)
+    before = host.read_state(setup.product)
     if args.check:
-        return _once(setup, args, missing)
+        return _once(setup, args, missing, _Before(before, mended))
     for path, mode in _directories(setup):
         staging.make_parents(os.path.dirname(path))
         if path in missing:
@@ -214,10 +235,17 @@ def run(args: argparse.Namespace) -> answers.Answer:
     with lock.held(setup.product, "setup"):
         manager.settle_now(setup.product)
         with audit.refusals(setup.product):
-            return _once(setup, args, missing)
+            return _once(setup, args, missing, _Before(before, mended))
 
 
-def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> answers.Answer:
+class _Before(NamedTuple):
+    """What was found before the first change."""
+
+    state: settle.State
+    mended: Tuple[ways.Risk, ...]
+
+
+def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before: _Before) -> answers.Answer:
     product = setup.product
     seen = manager.look(product)
     _refuse_trial(seen)
@@ -232,19 +260,26 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
     wanted = installed.wanted(setup)
     files = units.plan(wanted, installed.read_file)
     at_risk = installed.directories_at_risk(product)
+    due = mode_setup.look(setup, before.mended, before.state, what in ("install", "adopt"))
     links = [product.entrypoint] if what in ("install", "adopt", "relink") else []
     immutable.check([*links, *(change.path for change in files)])
     timer_due = _timer_due(product.name)
-    unit_changed = any(change.path.startswith(f"{units.UNIT_DIR}/{product.unit}") for change in files)
     changes = _changes(setup, what, path, files, timer_due, missing)
     changes += [{"path": name, "what": "mode"} for name in at_risk]
+    changes += [{"path": step.path, "what": step.what} for step in due.steps]
+    left: List[str] = []
     if not args.check:
+        mode_setup.note_change(setup, due)
+        mode_steps.carry_out(setup, due.steps, modes.Phase.BEFORE)
         for name in at_risk:
             staging.take_over(name, DIRECTORY_MODE)
         _install(setup, seen, what, path, args)
         _write_system_files(wanted, files, product)
-        if units.needs_reload(files):
+        mode_steps.carry_out(setup, due.steps, modes.Phase.UNITS)
+        if units.needs_reload(files) or due.has(modes.Phase.UNITS):
             systemd.daemon_reload()
         if timer_due:
             systemd.enable(units.timer_of(product.name))
-    return _answer(setup, changes, what, unit_changed)
+        left = mode_steps.carry_out(setup, due.steps, modes.Phase.AFTER)
+    unit_changed = any(change["path"].startswith(f"{units.UNIT_DIR}/{product.unit}") for change in changes)
+    return _answer(setup, changes, what, unit_changed or due.reload, left)

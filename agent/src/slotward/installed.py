@@ -15,7 +15,7 @@ from typing import List, Mapping, Optional, Tuple
 
 from slotcore import config as configs
 from slotcore import product as products
-from slotward import effects, opening, own, systemd, units
+from slotward import accounts, effects, opening, own, systemd, units
 
 GUARD_PROPERTIES = (
     "Id",
@@ -30,8 +30,17 @@ GUARD_PROPERTIES = (
 
 
 def agent_facts(config: configs.Config, config_path: str) -> units.Agent:
-    """What the agent's own unit needs to know."""
-    return units.Agent(config_path=config_path, data_dir=config.data_dir, socket_path=config.socket_path)
+    """What the agent's own unit needs to know; an account that is not there yet gets a group of its own name."""
+    account = accounts.find(config.user)
+    return units.Agent(
+        config_path=config_path,
+        data_dir=config.data_dir,
+        socket_path=config.socket_path,
+        mode=config.mode,
+        user=config.user,
+        group=account.group if account is not None else config.user,
+        helper_socket=config.helper_socket,
+    )
 
 
 def wanted(setup: own.Setup) -> Tuple[units.SystemFile, ...]:

@@ -148,6 +148,20 @@ def enable(unit: str) -> None:
     _systemctl(["enable", "--", unit], RELOAD_S)
 
 
+def disable_now(unit: str) -> None:
+    """Stop the unit, wait for that, and start it no more at boot; a failure of it is forgotten."""
+    _systemctl(["disable", "--now", "--", unit], RELOAD_S)
+    reset_failed(unit)
+
+
+def create_files(path: str) -> None:
+    """Have systemd make the files that a configuration of tmpfiles.d names, as it does at boot."""
+    argv = ["systemd-tmpfiles", "--create", path]
+    done = _run(argv, START_S)
+    if done.returncode != 0:
+        raise _failed(argv, f"ended with status {done.returncode}: {' '.join(done.stderr.split())[-400:]}")
+
+
 def daemon_reload() -> None:
     """Have systemd read the unit files again."""
     _systemctl(["daemon-reload"], RELOAD_S)
