@@ -4,6 +4,7 @@
 Rules:
 
 * Nothing that is wrong on the host makes a look fail; what cannot be found out is unknown and not well.
+* What the daemon says may be anything (it may be an account's, and taken over): bounded in time and size, and taken for no more than it is.
 * The agent says by its status socket what it runs. Of other products only systemd is asked.
 * A process that is older than its configuration, its unit file or a drop-in does not know it. A file from the future says nothing.
 * While the slots are not in use, the file at the agent's path is what should run.
@@ -46,18 +47,20 @@ def configuration(path: str) -> config.Config:
 def ask(path: str, timeout_s: float = TIMEOUT_S) -> Tuple[Optional[Dict[str, Any]], int]:
     """What the daemon behind the socket answers, and its process; nothing when nobody answers."""
     data = b""
+    until = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.settimeout(timeout_s)
         try:
             peer.connect(path)
             pid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[0]
             while len(data) <= MAX_ANSWER:
+                peer.settimeout(max(until - time.monotonic(), 0.001))
                 block = peer.recv(65536)
                 if not block:
                     break
                 data += block
             answer = json.loads(data.decode("utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None, 0
     return (answer, int(pid)) if isinstance(answer, dict) else (None, 0)
 
@@ -119,7 +122,7 @@ def health(found: Dict[str, Any], config_path: str, executable: str, socket_path
         verdict["slot_sha256"] = digest_of(executable)
     answer, pid = ask(socket_path)
     running = (answer or {}).get("running")
-    verdict["running_sha256"] = running.get("sha256") if isinstance(running, dict) else None
+    verdict["running_sha256"] = running_helper.digest(running)
     verdict["why"] = _why(unit, verdict, pid, socket_path)
     verdict["ok"] = verdict["why"] is None
     return verdict

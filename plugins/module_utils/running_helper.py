@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 from typing import Any, Callable, Dict, Iterable, Optional, Tuple
@@ -22,6 +23,8 @@ TIMEOUT_S = 2.0
 UNSAFE = "5"
 """The exit status of a helper that found what others than root may write."""
 PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts", "Result", "ExecMainStatus")
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Run = Callable[..., Tuple[int, str, str]]
 
@@ -42,9 +45,15 @@ def ask(path: str, timeout_s: float = TIMEOUT_S) -> Tuple[Optional[Dict[str, Any
             peer.connect(path)
             pid = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[0]
             word = json.loads(peer.recv(MAX_WORD).decode("utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None, 0
     return (word, int(pid)) if isinstance(word, dict) else (None, 0)
+
+
+def digest(said: Any) -> Optional[str]:
+    """The SHA-256 in what somebody said, None when there is none."""
+    found = said.get("sha256") if isinstance(said, dict) else None
+    return found if isinstance(found, str) and _SHA256.fullmatch(found) else None
 
 
 def slot_of(slots_dir: str) -> Optional[str]:
@@ -67,7 +76,7 @@ def look(run_command: Run, config: Any, slot_sha256: Optional[str], is_old: Call
         "main_pid": pid,
         "restarts": _number(unit.get("NRestarts")),
         "slot": slot_of(config.slots_dir),
-        "running_sha256": (word or {}).get("sha256"),
+        "running_sha256": digest(word),
     }
     found["why"] = _why(found, unit, peer, slot_sha256, config.helper_socket)
     found["ok"] = found["why"] is None

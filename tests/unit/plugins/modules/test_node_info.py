@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import json
@@ -410,3 +411,60 @@ def test_a_daemon_older_than_a_drop_in_of_its_unit_is_stale(
     assert run_module("node_info", executable=agent.path, config=str(status))["health"]["stale"] is False
     (folder / "unprivileged.conf").write_text("")
     assert run_module("node_info", executable=agent.path, config=str(status))["health"]["stale"] is True
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"[" * 100000,
+        b'{"running": {"sha256": {"a": 1}}}',
+        b'{"running": {"sha256": "' + b"AB" * 32 + b'"}}',
+        b'{"running": ["sha256"]}',
+        b"\xff",
+        b"",
+    ],
+)
+def test_I6_a_daemon_that_says_anything_is_not_well_and_fails_nothing(
+    agent: Any, run_module: Any, say: Any, tmp_path: pathlib.Path, said: bytes
+) -> None:
+    """It may be an account's, and taken over."""
+    path = tmp_path / "said.sock"
+    config = tmp_path / "config.toml"
+    config.write_text('socket_path = "%s"\n' % path)
+    agent.says(update=[[0, seen(say)]])
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen(1)
+
+        def serve() -> None:
+            with server.accept()[0] as peer:
+                peer.sendall(said)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        node = run_module("node_info", executable=agent.path, config=str(config))
+        thread.join()
+    assert (node["health"]["ok"], node["health"]["running_sha256"]) == (False, None)
+
+
+def test_I6_a_daemon_that_never_stops_talking_is_left(tmp_path: pathlib.Path) -> None:
+    """A byte now and then is no answer: the time is for all of it."""
+    running = importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.running")
+    path = str(tmp_path / "slow.sock")
+    over = threading.Event()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen(1)
+
+        def drip() -> None:
+            with server.accept()[0] as peer, contextlib.suppress(OSError):
+                while not over.wait(0.05):
+                    peer.send(b" ")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began = time.monotonic()
+        assert running.ask(path, 0.5) == (None, 0)
+        assert time.monotonic() - began < 10
+        over.set()
+        thread.join()
