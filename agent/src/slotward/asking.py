@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from typing import Dict
+from typing import Dict, Sequence
 
 UNIT_PROPERTIES = ("ActiveState", "SubState", "MainPID", "NRestarts", "Job")
 TIMEOUT_S = 10.0
@@ -23,8 +23,8 @@ MAX_OUTPUT = 64 * 1024
 class Question:
     """One running `systemctl show`."""
 
-    def __init__(self, *units: str) -> None:
-        argv = ["systemctl", "show", "--property=" + ",".join(UNIT_PROPERTIES), "--", *units]
+    def __init__(self, *units: str, properties: Sequence[str] = UNIT_PROPERTIES) -> None:
+        argv = ["systemctl", "show", "--property=" + ",".join(properties), "--", *units]
         self._units = units
         self._read, write = os.pipe2(os.O_CLOEXEC)
         self._pid = 0
@@ -42,10 +42,10 @@ class Question:
         finally:
             os.close(write)
 
-    def answers(self) -> Dict[str, Dict[str, str]]:
+    def answers(self, timeout_s: float = TIMEOUT_S) -> Dict[str, Dict[str, str]]:
         """Each unit's properties by name; empty when systemd did not answer in time. May be called once."""
         text = b""
-        until = time.monotonic() + TIMEOUT_S
+        until = time.monotonic() + timeout_s
         try:
             while self._pid and len(text) < MAX_OUTPUT:
                 left = until - time.monotonic()

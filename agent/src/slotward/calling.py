@@ -12,6 +12,7 @@ from __future__ import annotations
 import array
 import os
 import socket
+import struct
 import time
 from typing import NamedTuple, Optional, Sequence, Tuple
 
@@ -48,7 +49,8 @@ def new_id() -> str:
 def _connect(path: str) -> socket.socket:
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
-        peer.settimeout(GREETING_S)
+        limit = struct.pack("ll", int(GREETING_S), 0)  # settimeout would have it give up where many wait their turn
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         peer.connect(path)
     except OSError as error:
         peer.close()
