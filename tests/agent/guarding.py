@@ -54,6 +54,11 @@ def record(**changes: object) -> trials.Trial:
     return trial._replace(**changes)  # type: ignore[arg-type]
 
 
+def shown(**changes: str) -> str:
+    """What systemd shows of a unit that runs, but for the changes."""
+    return "".join(f"{key}={value}\n" for key, value in dict(RUNNING, **changes).items())
+
+
 class Tree:
     """One product `demo` with slots a (good) and b, below a directory of the test's."""
 
@@ -85,9 +90,12 @@ class Tree:
 
     def unit(self, timer: str = "active", **changes: str) -> None:
         """Set what systemd says of the unit and of the timer."""
-        shown = dict(RUNNING, **changes)
-        text = "".join(f"{key}={value}\n" for key, value in shown.items())
-        (self.systemd / "show").write_text(f"{text}\nActiveState={timer}\nResult=success\n", encoding="ascii")
+        self.shows(shown(**changes), timer=timer)
+
+    def shows(self, *units: str, timer: str = "active") -> None:
+        """Set systemd's answer: a block for each unit, and one for the timer."""
+        text = "\n".join([*units, f"ActiveState={timer}\nResult=success\n"])
+        (self.systemd / "show").write_text(text, encoding="ascii")
 
     def link(self, name: str, target: str) -> None:
         """Point a link of the slots directory at a slot."""
@@ -185,3 +193,62 @@ class Tree:
 
 RESTART = ["reset-failed -- demo.service", "--no-block restart -- demo.service"]
 STOP_TIMER = ["stop -- slotward-deadline@demo.timer"]
+
+
+class PairTree(Tree):
+    """The same product with a helper."""
+
+    def __init__(
+        self, root: pathlib.Path, shell: Tuple[str, ...] = SHELLS[0], slots: Optional[pathlib.Path] = None
+    ) -> None:
+        super().__init__(root, shell, slots)
+        self.facts(f"UNIT=demo.service\nSLOTS={self.slots}\nHELPER=demo-helper.service\n")
+        self.link("helper", "a")
+
+    def facts(self, text: str) -> None:
+        """Write the facts file."""
+        (self.root / "guard.d/demo.env").write_text(text, encoding="ascii")
+
+    def unit(self, timer: str = "active", **changes: str) -> None:
+        """Set what systemd says of the unit; the helper runs."""
+        self.pair(changes, timer=timer)
+
+    def pair(
+        self,
+        unit: Optional[Mapping[str, str]] = None,
+        helper: Optional[Mapping[str, str]] = None,
+        timer: str = "active",
+    ) -> None:
+        """Set what systemd says of both; what is not given runs."""
+        self.shows(shown(**(unit or {})), shown(**(helper or {})), timer=timer)
+
+    def swap(self, trial: Optional[trials.Trial] = None, switched: bool = True) -> None:
+        """Begin a trial of slot b for both."""
+        self.link("helper.back", "a")
+        super().swap(trial, switched)
+        if switched:
+            self.link("helper", "b")
+
+    def helper(self) -> Optional[str]:
+        """Where the link `helper` points."""
+        path = self.slots / "helper"
+        return os.readlink(path) if path.is_symlink() else None
+
+    def went_back(self, reason: str) -> None:
+        """Assert the whole state after going back."""
+        super().went_back(reason)
+        assert self.helper() == "a"
+        assert "helper.back" not in self.names()
+
+    def goes_on(self) -> None:
+        """Assert that the trial is pending and unchanged but for its log."""
+        super().goes_on()
+        assert self.helper() == "b"
+        assert os.readlink(self.slots / "helper.back") == "a"
+
+
+RESTART_BOTH = [
+    "reset-failed -- demo.service demo-helper.service",
+    "--no-block restart -- demo.service demo-helper.service",
+]
+RESTART_HELPER = ["reset-failed -- demo-helper.service", "--no-block restart -- demo-helper.service"]
