@@ -59,7 +59,7 @@ class Here:
         """What prepare says of systemd and the units; the user of the product's unit must come from its own block."""
         self.say()
         try:
-            user = lookahead._systemd(self.setup, may_start)
+            user = lookahead._systemd(self.setup, may_start, False)
         except codes.Refused as error:
             return error.refusal
         assert user == "probe"

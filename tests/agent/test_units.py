@@ -145,9 +145,12 @@ def test_the_files_of_each_mode(mode: str) -> None:
     """privilege.md: the daemon's own unit is the same; a mode is a drop-in and what stands beside, written before it."""
     product = HELPED if mode == "helper" else SELF
     files, root = by_path(units.render(product, 252, MODES[mode])), by_path(units.render(SELF, 252, AGENT))
-    assert {path: file for path, file in files.items() if path in root and not path.endswith(".env")} == {
-        path: file for path, file in root.items() if not path.endswith(".env")
-    }
+    timer = f"{units.UNIT_DIR}/slotward-deadline@slotward.timer.d/50-slots.conf"
+    kept = "slotward.service slotward-helper.service" if mode == "helper" else "slotward.service"
+    assert dict(keys(files[timer].text))["PropagatesReloadTo"] == kept
+    assert {
+        path: file for path, file in files.items() if path in root and not path.endswith(".env") and path != timer
+    } == {path: file for path, file in root.items() if not path.endswith(".env") and path != timer}
     added = [path for path in files if path not in root]
     expected = [f"{units.UNIT_DIR}/{name}" for name in BESIDE[mode]]
     if mode != "root":

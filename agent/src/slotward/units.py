@@ -103,7 +103,8 @@ def _instance_files(product: products.Product) -> List[SystemFile]:
         for base in GUARD_SERVICES
     ]
     # PropagatesReloadTo= does nothing here but keep systemd from forgetting how a unit that it need not keep has ended
-    timer = f"{head}RequiresMountsFor={slots}\nConditionPathExists={slots}/trial\nPropagatesReloadTo={product.unit}\n"
+    kept = f"{product.unit} {product.helper_unit}".rstrip()
+    timer = f"{head}RequiresMountsFor={slots}\nConditionPathExists={slots}/trial\nPropagatesReloadTo={kept}\n"
     files.append(SystemFile(f"{UNIT_DIR}/{timer_of(product.name)}.d/50-slots.conf", 0o644, timer))
     return files
 
