@@ -69,17 +69,18 @@ def parse_started(stat: bytes) -> Optional[int]:
 def parse_cgroup(text: str) -> str:
     """The group that systemd keeps a process in, by its /proc/<pid>/cgroup; "" when there is none.
 
-    On the old and the hybrid hierarchy that is systemd's own, which is there beside an empty unified one.
+    The unified hierarchy's, where a process has a place in it: systemd goes by that one on a hybrid host too, and in a
+    container with a systemd of its own the older names are those of the machine outside. Else the older one of systemd's.
     """
-    unified = ""
+    unified, older = "", ""
     for line in text.split("\n"):
         number, _colon, rest = line.partition(":")
         controllers, _colon, path = rest.partition(":")
         if controllers == "name=systemd":
-            return path
+            older = path
         if (number, controllers) == ("0", ""):
             unified = path
-    return unified
+    return older if older and unified in ("", "/") else unified
 
 
 def is_within(cgroup: str, group: str) -> bool:
