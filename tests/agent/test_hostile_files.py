@@ -1001,7 +1001,6 @@ COVERED: Mapping[str, str] = {
     "labels._restore": SYSTEM,
     "lock._open": "lock",
     "lock.holder": "holder",
-    "mode_steps._empty": "in a directory of root's below /run, names that root made",
     "mode_steps._remove": "an empty directory of root's",
     "node.Node._close": "socket",
     "node.Node._listen": "socket",

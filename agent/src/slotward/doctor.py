@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import answers, cmd_trial, doctor_trust, host, looking, own
+from slotward import answers, cmd_trial, doctor_mode, doctor_trust, host, looking, own
 
 if TYPE_CHECKING:
     import argparse
@@ -54,6 +54,8 @@ class Seen(NamedTuple):
     system: Tuple[str, ...]
     """What is missing or other than it should be of the guard and the units."""
     audit: Audit = Audit()
+    mode: Tuple[doctor_mode.Found, ...] = ()
+    """What there is to say of the mode and its sandboxes."""
 
 
 def _configuration(seen: Seen) -> List[Finding]:
@@ -204,6 +206,10 @@ def _unit(seen: Seen) -> List[Finding]:
     return [Finding("unit", "warn", text, f"systemctl enable --now {unit['name']}")]
 
 
+def _mode(seen: Seen) -> List[Finding]:
+    return [Finding(*found) for found in seen.mode]
+
+
 CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _configuration,
     _trust,
@@ -216,6 +222,7 @@ CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _failed,
     _system,
     _unit,
+    _mode,
 )
 
 
@@ -238,6 +245,7 @@ def _gather(setup: own.Setup) -> Seen:
         damage=host.damage(product, state),
         system=tuple(installed.differences(setup)),
         audit=gather_audit(product),
+        mode=tuple(doctor_mode.findings(doctor_mode.gather(setup, state))),
     )
 
 

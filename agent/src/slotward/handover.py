@@ -22,7 +22,7 @@ from typing import Iterator, List, NamedTuple, Tuple
 from slotcore import codes
 from slotward import accounts, faults, opening
 
-PRIVATE = 0o700
+PRIVATE, PUBLIC = 0o700, 0o755
 STAGING = "staging"
 MAX_DEPTH = 16
 MAX_ENTRIES = 4096
@@ -90,7 +90,7 @@ class _Entry(NamedTuple):
 
 
 class _Tree:
-    """One walk below the directory; `closing`: a directory that is handed over is made root's and closed before it."""
+    """One walk below the directory; `closing`: a directory that is handed over is made root's, and nobody else's to write, before it."""
 
     def __init__(self, path: str, to: accounts.Account, closing: bool = False) -> None:
         self._path, self._to, self._closing = path, to, closing
@@ -114,14 +114,17 @@ class _Tree:
                 try:
                     if self._closing and entry.due:
                         os.fchown(below, 0, 0)
-                        os.fchmod(below, PRIVATE)
+                        os.fchmod(below, stat.S_IMODE(entry.found.st_mode) & PUBLIC)
                     yield from self._below(below, entry.path, device, depth + 1)
                 finally:
                     os.close(below)
             yield entry
 
     def _entry(self, above: int, name: str, path: str, device: int, depth: int) -> _Entry:
-        found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        try:
+            found = os.stat(name, dir_fd=above, follow_symlinks=False)
+        except OSError as error:  # a filesystem of the account's own
+            return _Entry(above, name, path, os.fstat(above), f"it cannot be looked at ({error.strerror})", False)
         left = _why_left(found, device)
         differs = (found.st_uid, found.st_gid) != (self._to.uid, self._to.gid)
         self._count += 1
@@ -230,7 +233,7 @@ def _give(entry: _Entry, to: accounts.Account) -> None:
         descriptor = os.open(entry.name, opening.DIRECTORY | os.O_NOFOLLOW, dir_fd=entry.above)
         try:
             os.fchown(descriptor, to.uid, to.gid)
-            os.fchmod(descriptor, stat.S_IMODE(entry.found.st_mode) & 0o755)
+            os.fchmod(descriptor, stat.S_IMODE(entry.found.st_mode) & PUBLIC)
         finally:
             os.close(descriptor)
         return
@@ -239,7 +242,7 @@ def _give(entry: _Entry, to: accounts.Account) -> None:
         now = os.fstat(source)
         if (now.st_ino, now.st_nlink, now.st_uid) != (entry.found.st_ino, 1, entry.found.st_uid):
             raise opening.unsafe(entry.path, "changed while it was handed over")
-        mode = stat.S_IMODE(now.st_mode) & 0o755
+        mode = stat.S_IMODE(now.st_mode) & PUBLIC
         if now.st_uid == 0:
             os.fchown(source, to.uid, to.gid)
             os.fchmod(source, mode)

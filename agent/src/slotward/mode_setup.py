@@ -29,6 +29,8 @@ from slotward import (
 
 CONFIG_DIRECTORY = os.path.dirname(build_info.CONFIG)
 ASKED = "asked.json"
+MOVES_TO_START = (units_modes.HELPER, units_modes.START)
+"""The one change of mode in which staging stays: its owner is the same."""
 SHOWN = ("Id", "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload")
 RUNS = ("active", "activating", "reloading", "deactivating")
 
@@ -121,6 +123,14 @@ def _data_due(setup: own.Setup, account: Optional[accounts.Account], user_before
     return True
 
 
+def _stale_files(mode: str) -> Tuple[str, ...]:
+    paths = units_modes.stale_paths(mode)
+    found = [path for path in paths if os.path.lexists(path)]
+    above = dict.fromkeys(os.path.dirname(path) for path in paths if path.startswith(units.UNIT_DIR))
+    dropins = [path for path in above if path.endswith(".d") and os.path.isdir(path) and not os.listdir(path)]
+    return (*found, *dropins)
+
+
 def _stale_units(shown: Mapping[str, Dict[str, str]], mode: str) -> Tuple[str, ...]:
     names = [name for other, found in units_modes.STOPPED.items() if other != mode for name in found]
     return tuple(
@@ -144,6 +154,16 @@ def _leftovers(setup: own.Setup) -> Tuple[str, ...]:
     names = [] if mode == units_modes.HELPER else [links.HELPER, links.HELPER_BACK]
     names += [] if mode == units_modes.START else [ASKED]
     return tuple(product.path(name) for name in names if os.path.lexists(product.path(name)))
+
+
+def _trees(setup: own.Setup) -> Tuple[str, ...]:
+    """Root's own staging, which root's commands have in data_dir in root mode, and the files that trigger."""
+    mode, found = setup.config.mode, []
+    if mode == units_modes.ROOT:
+        found.append(setup.product.path(handover.STAGING))
+    if mode != units_modes.START:
+        found.append(units_modes.START_DIR)
+    return tuple(path for path in found if os.path.isdir(path) and not os.path.islink(path))
 
 
 def _helper_link(setup: own.Setup, state: settle.State, installs: bool) -> str:
@@ -174,9 +194,11 @@ def look(setup: own.Setup, mended: Sequence[ways.Risk], state: settle.State, ins
         risks=tuple(mended),
         socket_directory=socket_directory if helper and not os.path.isdir(socket_directory or "/") else "",
         helper_link=_helper_link(setup, state, installs),
-        stale_files=tuple(path for path in units_modes.stale_paths(config.mode) if os.path.lexists(path)),
+        stale_files=_stale_files(config.mode),
         stale_units=_stale_units(shown, config.mode),
         leftovers=_leftovers(setup),
+        trees=_trees(setup),
+        forget=f"{config.data_dir}/staging/apply" if (before, config.mode) == MOVES_TO_START else "",
         start_directory=os.path.isdir(units_modes.START_DIR),
         enable=_to_enable(shown, config.mode),
         reload=any(found.get("NeedDaemonReload") == "yes" for found in shown.values()),

@@ -22,11 +22,13 @@ from slotward import (
     host,
     manager,
     modes,
+    opening,
     own,
     staging,
     systemd,
     units,
     units_modes,
+    unpack,
     ways,
 )
 
@@ -82,6 +84,9 @@ def _stop(_setup: own.Setup, step: modes.Step) -> List[str]:
 
 
 def _remove(setup: own.Setup, step: modes.Step) -> List[str]:
+    if os.path.isdir(step.path) and not os.path.islink(step.path):  # of drop-ins, which a cut left empty
+        os.rmdir(step.path)
+        return []
     plan = ops.unlink_durably(*os.path.split(step.path))
     manager.apply(setup.product, plan, f"remove-{os.path.basename(step.path)}")
     above = os.path.dirname(step.path)
@@ -108,9 +113,16 @@ def _enable(_setup: own.Setup, step: modes.Step) -> List[str]:
 
 
 def _empty(_setup: own.Setup, step: modes.Step) -> List[str]:
-    for name in os.listdir(step.path):
-        os.unlink(f"{step.path}/{name}")
-    os.rmdir(step.path)
+    above = opening.open_directory(os.path.dirname(step.path))
+    try:
+        unpack.remove_tree(above, os.path.basename(step.path))
+    finally:
+        os.close(above)
+    return []
+
+
+def _forget(_setup: own.Setup, step: modes.Step) -> List[str]:
+    staging.remove(step.path)
     return []
 
 
@@ -133,5 +145,6 @@ _EFFECTS: Mapping[modes.Kind, Callable[[own.Setup, modes.Step], List[str]]] = {
     modes.Kind.CREATE: _create,
     modes.Kind.ENABLE: _enable,
     modes.Kind.EMPTY: _empty,
+    modes.Kind.FORGET: _forget,
     modes.Kind.HAND_OVER: _hand_over,
 }

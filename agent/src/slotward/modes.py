@@ -34,6 +34,7 @@ class Kind(enum.Enum):
     CREATE = "create"
     ENABLE = "enable"
     EMPTY = "empty"
+    FORGET = "forget"
     HAND_OVER = "hand-over"
 
 
@@ -79,6 +80,10 @@ class Seen(NamedTuple):
     """Units of another mode that run or are enabled."""
     leftovers: Tuple[str, ...] = ()
     """Names that root made for another mode, which are there."""
+    trees: Tuple[str, ...] = ()
+    """Directories that root made for another mode, which are there."""
+    forget: str = ""
+    """A request that an earlier time in start mode may have left, and that nobody asks for any more."""
     start_directory: bool = False
     enable: Tuple[str, ...] = ()
     reload: bool = False
@@ -124,8 +129,6 @@ def _stale(seen: Seen) -> List[Step]:
 def _start_directory(seen: Seen) -> List[Step]:
     if seen.mode == units_modes.START and not seen.start_directory:
         return [_step(Phase.AFTER, Kind.CREATE, units_modes.START_DIR)]
-    if seen.mode != units_modes.START and seen.start_directory:
-        return [_step(Phase.AFTER, Kind.EMPTY, units_modes.START_DIR, "remove")]
     return []
 
 
@@ -139,12 +142,15 @@ def plan(seen: Seen) -> Tuple[Step, ...]:
     if seen.socket_directory:
         steps.append(_step(Phase.BEFORE, Kind.DIRECTORY, seen.socket_directory, "create"))
     steps += _configuration(seen, group)
+    if seen.forget:
+        steps.append(_step(Phase.BEFORE, Kind.FORGET, seen.forget, "remove"))
     steps += _stale(seen)
     if seen.helper_link:
         steps.append(_step(Phase.AFTER, Kind.LINK, seen.helper_link))
     steps += _start_directory(seen)
     steps += [_step(Phase.AFTER, Kind.ENABLE, unit) for unit in seen.enable]
     steps += [_step(Phase.AFTER, Kind.REMOVE, path) for path in seen.leftovers]
+    steps += [_step(Phase.AFTER, Kind.EMPTY, path, "remove") for path in seen.trees]
     if seen.data_due:
         steps.append(_step(Phase.AFTER, Kind.HAND_OVER, seen.data_dir, f"owner {seen.user}:{group} 0700"))
     return tuple(sorted(steps, key=lambda step: step.phase.value))

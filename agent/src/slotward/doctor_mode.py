@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Doctor's checks of the mode: account, owners, root's part, and the sandbox that systemd has in force (field case D8).
+
+Rules:
+- A check is a pure function of one `Look`; what is `fail` names the command that mends it.
+- What setup would do is what is wrong: the list of its steps is the check of owners, links and leftovers.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import List, Mapping, NamedTuple, Optional, Tuple
+
+from slotcore import codes, settle
+from slotward import accounts, build_info, doctor_sandbox, own, units_modes, ways
+
+Found = Tuple[str, str, str, str]
+"""A finding: name, state, message, and the command that mends it."""
+Shown = Mapping[str, str]
+
+SETUP = "slotward setup"
+REFUSED_TO_START = "5"
+PART = {
+    units_modes.ROOT: "its commands run as transient units of root's",
+    units_modes.HELPER: f"root's part is done by {build_info.HELPER_UNIT}",
+    units_modes.START: f"root's part is done by {units_modes.START_UNITS[0]} before each start",
+}
+
+
+class Look(NamedTuple):
+    """What the checks look at."""
+
+    mode: str
+    user: str
+    account: Optional[accounts.Account]
+    runs_as: Optional[int]
+    """The uid of the daemon's main process, None when there is none."""
+    writes: Tuple[str, ...]
+    """The directories that the daemon writes in."""
+    helper_writes: str
+    unreachable: Tuple[Tuple[str, str], ...]
+    """What the account must read or start and cannot, each with what mends it."""
+    risks: Tuple[ways.Risk, ...]
+    steps: Tuple[Tuple[str, str], ...]
+    """What setup would do about the mode: path, what."""
+    refusal: str
+    """Why setup would refuse, "" when it would not."""
+    helper_runs: str
+    """What the helper's link names and does not start, as a sentence; "" when all is well."""
+    units: Mapping[str, Shown]
+
+
+def findings(look: Look) -> List[Found]:
+    """Every check's findings, in order."""
+    return [*_mode(look), *_account(look), *_owners(look), *_directories(look), *_helper(look), *_sandbox(look)]
+
+
+def _unit(look: Look, name: str) -> Shown:
+    return look.units.get(name, {})
+
+
+def _restart(unit: str) -> str:
+    return f"systemctl restart {unit}"
+
+
+def _mode(look: Look) -> List[Found]:
+    name, unit = "mode", _unit(look, build_info.UNIT)
+    wanted = "" if look.mode == units_modes.ROOT else look.user
+    in_force = unit.get("User", "")
+    if unit.get("LoadState") == "loaded" and (in_force or "root") != (wanted or "root"):
+        text = (
+            f"{look.mode} mode: {build_info.UNIT} is to run as {look.user}, and systemd has User={in_force or 'root'}"
+        )
+        return [(name, "fail", text, SETUP)]
+    uid = look.account.uid if look.account is not None else None
+    if look.runs_as is not None and uid is not None and look.runs_as != uid:
+        text = f"{build_info.UNIT} still runs as uid {look.runs_as}, and {look.mode} mode has it run as {look.user}"
+        return [(name, "fail", text, _restart(build_info.UNIT))]
+    return [(name, "ok", f"{look.mode}: {build_info.UNIT} runs as {look.user}, {PART[look.mode]}", "")]
+
+
+def _account(look: Look) -> List[Found]:
+    if look.mode == units_modes.ROOT:
+        return []
+    if look.account is None:
+        text = f"there is no account {look.user}: {build_info.UNIT} cannot start"
+        return [("account", "fail", text, SETUP)]
+    problem = accounts.problem(look.account)
+    if problem:
+        return [("account", "fail", problem, f"set [{look.mode}] user to an account of its own, then {SETUP}")]
+    return [("account", "ok", f"{look.user} has uid {look.account.uid} and group {look.account.group}", "")]
+
+
+def _owners(look: Look) -> List[Found]:
+    if look.refusal:
+        return [("ownership", "fail", look.refusal, f"{SETUP} --check")]
+    found = [
+        ("ownership", "fail", f"{path} is not as {look.mode} mode needs it: {what}", SETUP) for path, what in look.steps
+    ]
+    return found or [("ownership", "ok", f"configuration, data_dir and links are as {look.mode} mode needs them", "")]
+
+
+def _directories(look: Look) -> List[Found]:
+    found = [
+        ("directories", "fail", f"others than root may change {risk.path} ({risk.why}), which root relies on", risk.run)
+        for risk in look.risks
+    ]
+    if look.mode == units_modes.ROOT:
+        return []
+    return found or [("directories", "ok", "every directory on the way to root's files is root's alone", "")]
+
+
+def _helper(look: Look) -> List[Found]:
+    if look.mode != units_modes.HELPER:
+        return []
+    name, unit = build_info.HELPER_UNIT, _unit(look, build_info.HELPER_UNIT)
+    active = unit.get("ActiveState", "")
+    if active in ("active", "reloading"):
+        if look.helper_runs:
+            return [("helper", "fail", look.helper_runs, "slotward settle")]
+        return [("helper", "ok", f"{name} is {active}", "")]
+    log = f"journalctl -u {name} -n 20"
+    if unit.get("ExecMainStatus") == REFUSED_TO_START:
+        why = "; ".join(f"others may change {risk.path} ({risk.why})" for risk in look.risks)
+        text = f"{name} refuses to start: {why or 'its last words are in the journal'}"
+        run = " && ".join([*(risk.run for risk in look.risks), f"systemctl restart {name}"]) if why else log
+        return [("helper", "fail", text, run)]
+    text = (
+        f"{name} is {active or 'unknown'} (status {unit.get('ExecMainStatus', '?')}): updates are refused until it runs"
+    )
+    return [("helper", "fail", text, f"systemctl enable --now {name}, or {log}")]
+
+
+def _sandbox(look: Look) -> List[Found]:
+    places = [(build_info.UNIT, path) for path in look.writes]
+    if look.mode == units_modes.HELPER:
+        places.append((build_info.HELPER_UNIT, look.helper_writes))
+    found = doctor_sandbox.findings(places, look.units)
+    found += [("sandbox", "fail", text, run) for text, run in look.unreachable]
+    return found or [("sandbox", "ok", "what the daemon needs is let through, and nothing keeps its account out", "")]
+
+
+def gather(setup: own.Setup, state: settle.State) -> Look:
+    """One look at this host; nothing is changed."""
+    from slotward import mode_setup, systemd
+
+    config, product = setup.config, setup.product
+    names = (build_info.UNIT, build_info.HELPER_UNIT)
+    shown = dict(zip(names, systemd.show_each(names, doctor_sandbox.PROPERTIES)))
+    account = accounts.find(config.user)
+    steps, refusal = _steps(setup, state)
+    kept_out: List[Tuple[str, str]] = []
+    if account is not None and config.mode != units_modes.ROOT:
+        kept_out = doctor_sandbox.unreachable(account, product.entrypoint, setup.config_path)
+    behind = settle.is_behind(product, state) and state.trial is None
+    text = (
+        f"{product.path('helper')} names slot {state.helper or '-'}, and {product.path('current')} slot {state.current}"
+    )
+    return Look(
+        mode=config.mode,
+        user=config.user,
+        account=account,
+        runs_as=_uid_of(shown[build_info.UNIT].get("MainPID", "")),
+        writes=(config.data_dir, os.path.dirname(config.socket_path)),
+        helper_writes=os.path.dirname(config.helper_socket),
+        unreachable=tuple(kept_out),
+        risks=mode_setup.risks(setup),
+        steps=steps,
+        refusal=refusal,
+        helper_runs=text if behind else "",
+        units=shown,
+    )
+
+
+def _steps(setup: own.Setup, state: settle.State) -> Tuple[Tuple[Tuple[str, str], ...], str]:
+    """What setup would do for the mode, or why it would not."""
+    from slotward import mode_setup, modes
+
+    try:
+        due = mode_setup.look(setup, (), state, installs=False)
+    except codes.Refused as error:
+        return (), error.text
+    other = (modes.Kind.RELOAD, modes.Kind.LINK)  # told by the checks of the guard and the helper
+    return tuple((step.path, step.what) for step in due.steps if step.kind not in other), ""
+
+
+def _uid_of(pid: str) -> Optional[int]:
+    try:
+        return os.stat(f"/proc/{int(pid)}").st_uid if pid not in ("", "0") else None
+    except (OSError, ValueError):
+        return None

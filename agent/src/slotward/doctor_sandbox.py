@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Doctor's look at the sandboxes as systemd has them in force, with every drop-in (field case D8; privilege.md, section 7).
+
+Rules:
+- What a unit writes must be let through; which setting does not is named.
+- What the daemon's account starts and reads must be reachable for that account, whatever the sandbox says.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import List, Mapping, Sequence, Tuple
+
+from slotward import accounts, ways
+
+Found = Tuple[str, str, str, str]
+Shown = Mapping[str, str]
+
+PROPERTIES = (
+    "Id", "LoadState", "ActiveState", "SubState", "MainPID", "ExecMainStatus", "NeedDaemonReload", "User", "ProtectSystem",
+    "ProtectHome", "PrivateTmp", "ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "NoExecPaths", "RuntimeDirectory",
+    "StateDirectory", "RootDirectory", "RootImage",
+)  # fmt: skip
+TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 (what PrivateTmp= replaces)
+HOMES = ("/home", "/root", "/run/user")
+CLOSED = {"strict": ("/",), "full": ("/usr", "/boot", "/efi", "/etc"), "yes": ("/usr", "/boot", "/efi")}
+"""What each ProtectSystem= makes read-only."""
+
+
+def _paths(shown: Shown, key: str) -> List[str]:
+    return [path.lstrip("-+") for path in shown.get(key, "").split()]
+
+
+def _covers(paths: Sequence[str], path: str) -> bool:
+    return any(one in ("/", path) or path.startswith(one.rstrip("/") + "/") for one in paths)
+
+
+def _writable(shown: Shown) -> List[str]:
+    made = [f"/run/{name}" for name in shown.get("RuntimeDirectory", "").split()]
+    made += [f"/var/lib/{name}" for name in shown.get("StateDirectory", "").split()]
+    return [*_paths(shown, "ReadWritePaths"), *made]
+
+
+def _closed_by_name(shown: Shown, path: str) -> str:
+    """The nearer of two settings counts: a path that is let through within one that is closed."""
+    for key in ("InaccessiblePaths", "ReadOnlyPaths"):
+        closed = [one for one in _paths(shown, key) if _covers([one], path)]
+        longest = max((len(one) for one in closed), default=-1)
+        if closed and not any(_covers([one], path) and len(one) > longest for one in _writable(shown)):
+            return f"{key}= has {max(closed, key=len)}"
+    return ""
+
+
+def why_not_writable(shown: Shown, path: str) -> str:
+    """Which setting in force keeps a unit from writing below `path`; "" when none does."""
+    by_name = _closed_by_name(shown, path)
+    if by_name:
+        return by_name
+    if shown.get("PrivateTmp", "no") not in ("no", "") and _covers(TEMPORARY, path):
+        return f"PrivateTmp={shown['PrivateTmp']} gives the unit another one"
+    let = _covers(_writable(shown), path)
+    if shown.get("ProtectHome", "no") not in ("no", "") and _covers(HOMES, path) and not let:
+        return f"ProtectHome={shown['ProtectHome']} hides it"
+    system = shown.get("ProtectSystem", "no")
+    if _covers(CLOSED.get(system, ()), path) and not let:
+        return f"ProtectSystem={system}, and no ReadWritePaths= has it"
+    return ""
+
+
+def findings(places: Sequence[Tuple[str, str]], units: Mapping[str, Shown]) -> List[Found]:
+    """What keeps each unit from each directory that it writes in; nothing of a unit that is not there."""
+    found: List[Found] = []
+    for unit, path in places:
+        shown = units.get(unit, {})
+        why = why_not_writable(shown, path) if shown.get("LoadState") == "loaded" else ""
+        if why:
+            run = f"`systemctl cat {unit}` shows where from: take it out, then systemctl restart {unit}"
+            found.append(("sandbox", "fail", f"{unit} may not write in {path}, which it needs: {why}", run))
+    for unit in dict(places):
+        shown = units.get(unit, {})
+        roots = [key for key in ("RootDirectory", "RootImage") if shown.get(key)]
+        text = f"{unit} has {'= and '.join(roots)}=: what it can reach is not known here"
+        found += [("sandbox", "warn", text, f"systemctl cat {unit}")] if roots else []
+    return found
+
+
+def unreachable(account: accounts.Account, starts: str, reads: str) -> List[Tuple[str, str]]:
+    """What the account cannot start or read, with the command that mends it."""
+    found: List[Tuple[str, str]] = []
+    for path, bits, what in ((starts, 0o5, "start"), (reads, 0o4, "read")):
+        real = os.path.realpath(path)
+        closed = [one for one in ways.directories(os.path.dirname(real)) if not _may(one, account, 0o1)]
+        said = f"{account.name} cannot {what} {path}"
+        found += [(f"{said}: {directory} is closed to it", f"chmod o+x {directory}") for directory in closed]
+        if not closed and os.path.exists(real) and not _may(real, account, bits):
+            found.append((f"{said}: its mode is {os.stat(real).st_mode & 0o7777:04o}", "slotward setup"))
+    return found
+
+
+def _may(path: str, account: accounts.Account, bits: int) -> bool:
+    found = os.stat(path)
+    shift = 6 if found.st_uid == account.uid else 3 if found.st_gid == account.gid else 0
+    return found.st_mode >> shift & bits == bits

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host goes from each mode to each other one, whole and cut at every point, and stays itself (privilege.md, section 8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from typing import Any, Dict, List
+
+import pytest
+
+from agent import moving
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts, and makes an account in a copy of /etc")
+
+PAIRS = [(one, two) for one in moving.SECTIONS for two in moving.SECTIONS if one != two]
+TRIGGERS = ["slotward-confirm.path", "slotward-giveup.path"]
+TIMER = "slotward-deadline@slotward.timer"
+
+
+def told(script: pathlib.Path, *words: str) -> List[Dict[str, Any]]:
+    """What that program printed, line by line."""
+    argv = moving.command(str(script), *words)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS, ids=["-".join(pair) for pair in PAIRS])
+def test_every_change_of_mode_and_every_cut_of_it(first: str, second: str) -> None:
+    """What --check lists is done; all is kept; a second run does nothing; a cut at any point is completed by the next run,
+    and a daemon that is started anew at that moment has its configuration.
+    """
+    clean, *cuts = told(pathlib.Path(moving.__file__), first, second)
+    assert clean["checked"] == clean["changes"]
+    assert clean["again"] == clean["third"] == []
+    assert clean["log"] == 1
+    assert len(cuts) > 15
+    user = "root" if second == "root" else "slotward"
+    for found in (clean, *cuts):
+        assert found["kept"], found["cut"]
+        assert found["may_start"] == "", found["cut"]
+        assert found["third"] == [], found["cut"]
+        assert (found["mode"], found["user"]) == ([second, user], user), found["cut"]
+        assert found["enabled"] == sorted(["slotward.service", TIMER, *(TRIGGERS if second == "start" else [])]), found
+        assert found["active"] == sorted(["slotward.service", *(TRIGGERS if second == "start" else [])]), found
+    for found in cuts:
+        assert found["same"], (found["cut"], found.get("differs"))
+        assert 1 <= found["log"] <= 2, found["cut"]
+    left_over(clean["after"], second)
+
+
+def left_over(after: Dict[str, List[Any]], mode: str) -> None:
+    """Nothing of another mode is there, and what the mode has is its owner's."""
+    names = set(after)
+    assert ("/opt/slotward/slotward/helper" in names) == (mode == "helper")
+    assert ("/etc/systemd/system/slotward-helper.service" in names) == (mode == "helper")
+    assert ("/etc/systemd/system/slotward-apply.service" in names) == (mode == "start")
+    assert ("/etc/tmpfiles.d/slotward-start.conf" in names) == (mode == "start")
+    assert ("/run/slotward-start/confirm" in names) == (mode == "start")
+    assert ("/etc/systemd/system/slotward.service.d/unprivileged.conf" in names) == (mode != "root")
+    owners = {path: tuple(found[:2]) for path, found in after.items() if path.startswith("/var/lib/slotward")}
+    assert len(owners) == 4
+    assert len(set(owners.values())) == 1
+    assert (set(owners.values()) == {(0, 0)}) == (mode == "root")
+    config = after["/etc/slotward/config.toml"]
+    assert (config[0], config[1] == 0, config[2] & 0o777) == (0, mode == "root", 0o600 if mode == "root" else 0o640)
