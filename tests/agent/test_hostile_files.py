@@ -997,6 +997,8 @@ COVERED: Mapping[str, str] = {
     "host.read_record": "record",
     "host.uptime_s": PROC,
     "installed.read_file": "system-file",
+    "notifying.notify": "a socket of the system's own",
+    "transient.Child.__init__": SYSTEM,
     "journal.send": "a socket of the system's own",
     "labels._restore": SYSTEM,
     "lock._open": "lock",

@@ -20,6 +20,7 @@ from slotward import answers, build_info
 MODULES = {
     "version": "cmd_version",
     "node": "node",
+    "helper": "helper",
     "update": "cmd_update",
     "prepare": "cmd_upgrade",
     "upgrade": "cmd_upgrade",
@@ -39,6 +40,7 @@ MODULES = {
 PLAIN: Dict[str, Dict[str, Any]] = {
     "version": {},
     "node": {},
+    "helper": {"do": False},
     "doctor": {},
     "settle": {},
     "apply": {},

@@ -146,6 +146,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _helper_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--do", action="store_true", help=argparse.SUPPRESS)
+
+
 def _nothing(_parser: argparse.ArgumentParser) -> None:
     return
 
@@ -163,6 +167,12 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "run the node agent (the service)",
         "Started by slotward.service. Without a gateway it is standalone and needs no network.",
         _nothing,
+    ),
+    (
+        "helper",
+        "run root's part of updates for a daemon that is not root (the service)",
+        "Started by slotward-helper.service, mode helper: each operation is a unit of its own. Exit 5 names what others may change.",
+        _helper_flags,
     ),
     (
         "update",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from slotcore import product as products
 from slotward import answers, lock, manager, own
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ def run(args: argparse.Namespace) -> answers.Answer:
         from slotward import unprivileged
 
         return unprivileged.run(args, "settling changes root's records: run it as root")
-    product = own.load(args.config).product
+    return settle(own.load(args.config).product)
+
+
+def settle(product: products.Product) -> answers.Answer:
+    """Settle this product's update in flight."""
     if not os.path.isdir(product.slots_dir):
         return answers.Answer(answers.DONE, answers.base(product.name, "idle"), ["nothing to settle: no slots yet"])
     with lock.held(product, "settle"):
