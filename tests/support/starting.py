@@ -55,9 +55,15 @@ class Starting:
         self.node.host.write(f"{nodes.STAGING}/{name}", data, 0o600)
         self.node.sh(f"chown {modes.ACCOUNT}:{modes.ACCOUNT} {nodes.STAGING}/{name}")
 
-    def restart(self) -> None:
+    def stages_refused(self, release: releases.Release, code: str) -> None:
+        """The account's own command refuses to stage it."""
+        target, src = self.node.target(release), self.node.put(release.artifact)
+        said = self.by_account(f"slotward upgrade --target {target} --src {src} --json", check=False)
+        assert json.loads(said)["code"] == code, said
+
+    def restart(self, check: bool = True) -> None:
         """The daemon ends, and systemd starts it anew."""
-        self.node.sh(f"systemctl restart {nodes.UNIT}")
+        self.node.sh(f"systemctl restart {nodes.UNIT}", check=check)
 
     def asked(self) -> dict[str, Any]:
         """What root says of the last request."""
@@ -70,4 +76,4 @@ class Starting:
 
     def journal(self, unit: str) -> str:
         """What the unit said since the host was set up."""
-        return self.node.journal(f"-o cat -u {unit}")
+        return self.node.said(f"-o cat -u {unit}")
