@@ -24,12 +24,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
             item.add_marker(left_out)
 
 
-@pytest.fixture(scope="module")
-def walker() -> Iterator[walk.Walker]:
-    """One host for all crashes of a module; every state is put in place anew."""
+@pytest.fixture(scope="module", params=["alone", "helped"])
+def walker(request: pytest.FixtureRequest) -> Iterator[walk.Walker]:
+    """One host for all crashes of a module, of a daemon alone and of one with a helper; every state is put in place anew."""
     from core.crash import walk
     from core.crash.host import Host
 
-    host = Host()
+    host = Host(helped=request.param == "helped")
     yield walk.Walker(host)
     host.remove()

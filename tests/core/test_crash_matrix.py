@@ -65,7 +65,7 @@ def check(walker: walk.Walker, scenario: Scenario) -> int:
         except AssertionError as error:
             raise AssertionError(f"{scenario.name}, {said}: {error}") from error
         for timing in TIMINGS:
-            for order in walk.ORDERS:
+            for order in walk.orders(walker.host):
                 try:
                     walker.follow(tree, scenario, timing, order, before)
                 except AssertionError as error:
@@ -181,7 +181,7 @@ def test_a_guard_killed_at_any_step_leaves_a_host_that_ends_well(
         left = walker.host.tree()
         walk.check_always(walker.host, left, before)
         for later in TIMINGS[TIMINGS.index(timing) :]:
-            for order in walk.ORDERS:
+            for order in walk.orders(walker.host):
                 walker.follow(left, scenario, later, order, before)
         if ran.status == 0:
             break
@@ -222,12 +222,14 @@ def cut_again_and_again(walker: walk.Walker, all_scenarios: Dict[str, Scenario],
         tree = cut.after(data.draw(st.sampled_from(choices), "kept"))
         now = walk.check_always(host, tree, before)
         claim = claim or (now.record if now.record in {"trial.confirm", "trial.revert"} else "")
-        order = data.draw(st.sampled_from(sorted(walk.ORDERS)), "who looks")
-        for mode, unit in walk.ORDERS[order]:
+        order = data.draw(st.sampled_from(sorted(walk.orders(host))), "who looks")
+        for mode, unit in walk.orders(host)[order]:
             tree = walker.guard(tree, mode, timing.now, unit)
             claim = claim or ("trial.revert" if walk.view(host, tree).record == "trial.revert" else "")
         plan = next_plan(host, tree, timing.now, data)
-    tree = walker.follow(tree, scenario, timing, data.draw(st.sampled_from(sorted(walk.ORDERS)), "at last"), before)
+    tree = walker.follow(
+        tree, scenario, timing, data.draw(st.sampled_from(sorted(walk.orders(host))), "at last"), before
+    )
     last = walk.view(host, tree).last
     if claim:
         assert last is not None

@@ -38,7 +38,7 @@ def test_P4_a_copy_that_proves_itself_mends_a_record_whenever_the_power_goes(
 
 def follow_unproven(walker: walk.Walker, tree: disk.Tree, timing: Timing, order: str, before: walk.View) -> disk.Tree:
     """From a crash to rest on a host whose floor nobody can prove: the guard, then settling, looked at at every step."""
-    for mode, unit in walk.ORDERS[order]:
+    for mode, unit in walk.orders(walker.host)[order]:
         tree = walker.guard(tree, mode, timing.now, unit)
         walk.check_always(walker.host, tree, before)
     return walker.settled(tree, timing.now, before)
@@ -59,7 +59,7 @@ def test_I3_a_record_that_nothing_proves_stays_broken_and_the_good_version_start
     before = walk.view(host, scenario.tree)
     for said, tree, _armed in crashes(scenario):
         for timing in TIMINGS:
-            for order in walk.ORDERS:
+            for order in walk.orders(walker.host):
                 left = follow_unproven(walker, tree, timing, order, before)
                 check_unproven(walker, left, what, when, f"{said}; {timing.name}, {order}", timing)
 

@@ -24,10 +24,10 @@ ROUNDS = 1000
 MODES: Mapping[str, Unit] = {"tick": RUNS, "start": STOPPED, "failed": FAILED}
 
 
-@pytest.fixture
-def host(monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    """A host whose systemctl the agent finds too."""
-    made = Host()
+@pytest.fixture(params=["alone", "helped"])
+def host(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Host]:
+    """A host whose systemctl the agent finds too, of a daemon alone and of one with a helper."""
+    made = Host(helped=request.param == "helped")
     monkeypatch.setenv("PATH", f"{made.root}/bin:{os.environ['PATH']}")
     yield made
     made.remove()
@@ -102,6 +102,7 @@ def check_end(here: Room, confirmed: bool, codes_of_going_back: List[str]) -> No
     settle_it(here)
     tree = here.host.tree()
     now = walk.check_always(here.host, tree, here.before)
+    walk.check_helper(here.host, now, "ended")
     assert now.record == "none"
     assert now.last is not None
     if confirmed:
@@ -238,6 +239,7 @@ def check_the_next(here: Room) -> None:
     assert now.last is not None
     assert (now.current, now.good, now.floor, now.record) == ("b", "b", 2, "none")
     assert (now.last["id"], now.last["state"]) == ("0123456789abcdef", "confirmed")
+    walk.check_helper(here.host, now, "confirmed")
 
 
 TREES: Dict[str, Callable[[Host], Room]] = {

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, Optional, Set
+from typing import Any, Optional, Set, Type
 
 import pytest
 from core.crash import disk, scenarios, values, walk
@@ -41,9 +41,11 @@ class Model:
 class Machine(RuleBasedStateMachine):
     """The host and the model side by side."""
 
+    helped = False
+
     def __init__(self) -> None:
         super().__init__()
-        self.host = Host()
+        self.host = Host(helped=self.helped)
         self.model = Model()
         self.clock = values.IN_TIME
         self.ids = 0
@@ -249,6 +251,7 @@ class Machine(RuleBasedStateMachine):
         assert set(now.failed) == self.model.failed
         assert (now.last or {"state": ""})["state"] == self.model.last
         assert now.floor == values.SEQUENCE[self.model.good]
+        walk.check_helper(self.host, now, "none" if self.model.on_trial is None else "await")
 
     @invariant()
     def everything_holds(self) -> None:
@@ -264,16 +267,26 @@ class Machine(RuleBasedStateMachine):
         assert held[str(state.current)] == (self.model.on_trial or self.model.good)
 
 
-def run(examples: int, steps: int) -> None:
+class MachineWithHelper(Machine):
+    """The same lives of a host whose daemon has a helper."""
+
+    helped = True
+
+
+MACHINES = pytest.mark.parametrize("machine", [Machine, MachineWithHelper], ids=["alone", "helped"])
+
+
+def run(machine: Type[Machine], examples: int, steps: int) -> None:
     """Run the machine."""
-    case: Any = Machine.TestCase
+    case: Any = machine.TestCase
     case.settings = settings(max_examples=examples, stateful_step_count=steps)
     case().runTest()
 
 
-def test_any_order_of_events_agrees_with_the_model() -> None:
+@MACHINES
+def test_any_order_of_events_agrees_with_the_model(machine: Type[Machine]) -> None:
     """A few dozen lives of a host."""
-    run(60, 15)
+    run(machine, 60, 15)
 
 
 def test_a_copy_that_a_cut_left_ahead_never_lies_about_the_next_bytes() -> None:
@@ -291,6 +304,7 @@ def test_a_copy_that_a_cut_left_ahead_never_lies_about_the_next_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_any_order_of_events_agrees_with_the_model_at_length() -> None:
+@MACHINES
+def test_any_order_of_events_agrees_with_the_model_at_length(machine: Type[Machine]) -> None:
     """Many longer lives."""
-    run(300, 40)
+    run(machine, 300, 40)

@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from core.crash import disk, values
 
-from slotcore import ops, recording, settle
+from slotcore import links, ops, recording, settle
 from slotcore import product as products
 from slotward import executor, manager
 from slotward import host as agent_host
@@ -54,9 +54,15 @@ class Unit(NamedTuple):
     main_exit: int = 0
     active_exit: int = 0
     sub: str = ""
+    helper_failed: bool = False
+    """Whether its helper has failed by itself; else that runs."""
 
-    def shown(self) -> str:
-        """The answer of `systemctl show` about the unit and the timer."""
+    def shown(self, helped: bool = False) -> str:
+        """The answer of `systemctl show` about the unit, its helper where it has one, and the timer."""
+        helper = (FAILED if self.helper_failed else RUNS)._block() + "\n" if helped else ""
+        return f"{self._block()}\n{helper}ActiveState=active\n"
+
+    def _block(self) -> str:
         stamps = {
             "ActiveExitTimestampMonotonic": self.active_exit,
             "InactiveExitTimestampMonotonic": 900_000_000,
@@ -65,12 +71,13 @@ class Unit(NamedTuple):
         }
         facts = {"Restart": "always", "NRestarts": 0, "Result": self.result, **stamps, "SubState": self.sub}
         facts["ActiveState"] = self.active
-        return "".join(f"{key}={value}\n" for key, value in facts.items()) + "\nActiveState=active\n"
+        return "".join(f"{key}={value}\n" for key, value in facts.items())
 
 
 RUNS = Unit("active")
 STOPPED = Unit("inactive")
 FAILED = Unit("failed", "exit-code", 1_050_000_000, 1_050_000_001)
+HELPER_FAILED = RUNS._replace(helper_failed=True)
 
 
 def crashed(at_s: int) -> Unit:
@@ -89,18 +96,20 @@ class Ran(NamedTuple):
 class Host:
     """The directory, the product whose slots are in it, and the programs around them."""
 
-    def __init__(self, shell: str = "dash", root: Optional[str] = None) -> None:
+    def __init__(self, shell: str = "dash", root: Optional[str] = None, helped: bool = False) -> None:
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.root = root or tempfile.mkdtemp(prefix="slotward-crash-", dir=memory)
         self.shell = SHELLS[shell]
         self.restarts = 0
-        self.product = values.PRODUCT._replace(
+        self.helped = helped
+        self.product = (values.HELPED if helped else values.PRODUCT)._replace(
             slots_dir=f"{self.root}/tree/slots", entrypoint=f"{self.root}/tree/bin/probe"
         )
         for name in ("bin", "lib/guard.d", "proc/sys/kernel/random", "tree", "cut"):
             os.makedirs(f"{self.root}/{name}")
         shutil.copy(GUARD, f"{self.root}/lib/guard")
-        self._write("lib/guard.d/probe.env", f"UNIT={self.product.unit}\nSLOTS={self.product.slots_dir}\n")
+        helper = f"HELPER={self.product.helper_unit}\n" if helped else ""
+        self._write("lib/guard.d/probe.env", f"UNIT={self.product.unit}\nSLOTS={self.product.slots_dir}\n{helper}")
         self._program("bin/systemctl", _SYSTEMCTL)
         for tool in CUT_TOOLS:
             self._program(f"cut/{tool}", _CUT % tool)
@@ -151,7 +160,7 @@ class Host:
     ) -> subprocess.Popen[str]:
         """Start the guard; at that call of a tool that changes something it is killed, or pauses."""
         self.set_clock(clock)
-        self._write("unit", unit.shown())
+        self._write("unit", unit.shown(self.helped))
         self._write("calls", "")
         path = f"{self.root}/bin:/usr/bin:/bin"
         if at is not None:
@@ -207,15 +216,17 @@ class Host:
         return manager.Look(state, clock, settle.decide(state, clock))
 
     def settling(self, clock: settle.Clock) -> Tuple[str, ops.Plan]:
-        """The next plan of settling, and its name: what is broken comes first, as in `manager.settle_now`."""
+        """The next plan of settling, and its name: what is broken comes first, the helper last, as in `settle_now`."""
         look = self.look(clock)
         restore = recording.plan_restore(self.product, look.state, values.AT)
-        return ("restore", restore) if restore else manager.settling_plan(self.product, look)
+        name, plan = ("restore", restore) if restore else manager.settling_plan(self.product, look)
+        return (name, plan) if plan else ("follow", links.plan_follow(self.product, look.state))
 
     def settling_plans(self, clock: settle.Clock) -> Iterator[ops.Plan]:
         """What settling tries one after the other: a record that cannot be restored keeps nothing from going back."""
         yield recording.plan_restore(self.product, self.look(clock).state, values.AT)
         yield manager.settling_plan(self.product, self.look(clock))[1]
+        yield links.plan_follow(self.product, self.look(clock).state)
 
     def settling_plan(self, clock: settle.Clock) -> ops.Plan:
         """The operations that settle what is in flight."""
@@ -241,6 +252,13 @@ class Host:
 
 
 def mapped(product: products.Product, tree: Mapping[str, bytes]) -> disk.Tree:
-    """A tree of short names (`slots/a`, `bin/probe`) as the paths of a product; `@` in a link is the slots directory."""
+    """A tree of short names (`slots/a`, `bin/probe`) as the paths of a product; `@` in a link is the slots directory.
+
+    Where the product has a helper, its links are as the tree says, else as those of the daemon beside them.
+    """
     top = os.path.dirname(product.slots_dir)
-    return {f"{top}/{name}": data.replace(b"->@", b"->" + product.slots_dir.encode()) for name, data in tree.items()}
+    both = dict(tree)
+    for name, other in (("slots/current", "slots/helper"), ("slots/back", "slots/helper.back")):
+        if product.helper_unit and name in tree:
+            both.setdefault(other, tree[name])
+    return {f"{top}/{name}": data.replace(b"->@", b"->" + product.slots_dir.encode()) for name, data in both.items()}

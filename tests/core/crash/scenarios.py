@@ -133,7 +133,8 @@ def _state(host: Host, tree: disk.Tree) -> settle.State:
 
 
 GONE: disk.Tree = {
-    f"slots/{name}": b"" for name in ("trial", "trial.confirm", "trial.revert", "trial.log", "trial.sources", "back")
+    f"slots/{name}": b""
+    for name in ("trial", "trial.confirm", "trial.revert", "trial.log", "trial.sources", "back", "helper.back")
 }
 ON_NEW: disk.Tree = {**GONE, "slots/current": b"->b", "slots/good": b"->b"}
 ON_OLD: disk.Tree = {**GONE, "slots/current": b"->a", "slots/good": b"->a"}
@@ -241,7 +242,7 @@ def _of_updates(host: Host) -> Dict[str, Scenario]:
         _state(host, tree)
         add(name, tree, host.settling_plan(IN_TIME), ON_NEW if state == "confirmed" else ON_OLD, (state, code))
     tree = staged(**{**leftovers, "current_tmp": b"->b", "a_tmp": b"half of some"})
-    plan = plans.plan_tidy(product, _state(host, tree), [name.rpartition("/")[2] for name in tree])
+    plan = plans.plan_tidy(product, _state(host, tree), [name.rpartition("/")[2] for name in mapped(product, tree)])
     add("tidy", tree, plan, {**ON_OLD, "slots/current.tmp": b"", "slots/a.tmp": b""})
     for name, tree, what in (
         ("restore", staged(), "torn floor"),
@@ -252,7 +253,8 @@ def _of_updates(host: Host) -> Dict[str, Scenario]:
         add(name, broken, _restoring(host, broken), restored(what, tree))
     tree = {**staged(), **by_hand, "slots/good": b"->b"}
     _state(host, tree)
-    add("settle a cut adopt", tree, host.settling_plan(IN_TIME), {"slots/current": b"->b", "slots/good": b"->b"})
+    done = {"slots/current": b"->b", "slots/good": b"->b", **({"slots/helper": b"->a"} if host.helped else {})}
+    add("settle a cut adopt", tree, host.settling_plan(IN_TIME), done)  # the helper follows next
     return found
 
 

@@ -10,7 +10,7 @@ import json
 from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
 
 from core.crash import disk, scenarios, values
-from core.crash.host import FAILED, RUNS, STOPPED, Host, Unit
+from core.crash.host import FAILED, HELPER_FAILED, RUNS, STOPPED, Host, Unit
 from core.crash.scenarios import Scenario, Timing
 
 from slotcore import codes, ops, plans, recording, settle, trial
@@ -23,6 +23,15 @@ ORDERS: Dict[str, Tuple[Tuple[str, Unit], ...]] = {
     "a tick": (("tick", RUNS),),
     "a failure": (("failed", FAILED),),
 }
+ORDERS_HELPED: Dict[str, Tuple[Tuple[str, Unit], ...]] = {
+    **ORDERS,
+    "the helper's failure": (("failed", HELPER_FAILED),),
+}
+
+
+def orders(host: Host) -> Dict[str, Tuple[Tuple[str, Unit], ...]]:
+    """Who may look first at a host."""
+    return ORDERS_HELPED if host.helped else ORDERS
 
 
 class View(NamedTuple):
@@ -139,7 +148,7 @@ def check_always(host: Host, tree: disk.Tree, before: View) -> View:
     """What holds at every instant: I1 and I3, and that no link dangles and no slot record lies."""
     now = view(host, tree)
     assert now.starts in VERIFIED, f"I1: a start would run {now.starts!r}"
-    for name in ("current", "good"):
+    for name in ("current", "good", "helper"):
         if _link(now.files, name) is not None:
             assert _slot_bytes(now.files, name) in VERIFIED, f"{name} is not complete"
     check_slots(now, now.slots, recording.SLOTS)
@@ -198,6 +207,9 @@ def check_crashed(host: Host, tree: disk.Tree, before: View, scenario: Scenario,
     assert now.files[now.record].startswith(trial.render_trial(scenario.trial)), f"{now.record} is torn"
     assert now.files.get("trial.log", b"").startswith(trial.LOG_HEADER), "the log's first block is not there"
     assert _link(now.files, "back") == now.good, "I2: going back would need space"
+    assert not host.helped or now.good in {_link(now.files, "helper"), _link(now.files, "helper.back")}, (
+        "I2: the helper's going back would need space"
+    )
     assert armed, "I4: current moved before the timer was armed"
     return now
 
@@ -227,6 +239,16 @@ def check_permit(now: View, crashed: View, scenario: Scenario, how: str) -> None
     assert (now.allowed is not None) == (how == "await"), f"{how}, and {now.allowed} is allowed"
     used = {"await": True, "confirmed": True, "rolled-back": True, "abandoned": False}.get(how, crashed.by_permit)
     assert now.by_permit == used, f"{how}, and the permit is {'' if now.by_permit else 'not '}used up"
+
+
+def check_helper(host: Host, now: View, how: str) -> None:
+    """Settled, the helper starts what `current` names, in a trial too; a link to go back by is there in a trial alone."""
+    if not host.helped:
+        assert not {"helper", "helper.back"} & now.names
+        return
+    assert _link(now.files, "helper") == now.current or now.current is None, f"{how}, and the helper was left behind"
+    assert how in {"await", "none"} or "helper.back" not in now.names, f"{how}, and helper.back is left"  # else tidied
+    assert how != "await" or _link(now.files, "helper.back") == _link(now.files, "back")
 
 
 class Expected(NamedTuple):
@@ -260,7 +282,8 @@ def expected(now: View, timing: Timing, unit: Unit, entrypoint: bytes) -> Expect
         return Expected("rolled-back", frozenset({"no-boots-left"}))
     if not rebooted and timing.now.uptime_s >= pending.deadline_s:
         return Expected("rolled-back", frozenset({"deadline-passed"}))
-    return Expected("rolled-back", frozenset({"unit-failed"})) if unit is FAILED else Expected("await")
+    failed = unit in {FAILED, HELPER_FAILED}
+    return Expected("rolled-back", frozenset({"unit-failed"})) if failed else Expected("await")
 
 
 def _expected_of_revert(record: bytes) -> Expected:
@@ -284,7 +307,7 @@ class Walker:
         name = path.rpartition("/")[2]
         return (
             path.startswith(self.host.product.slots_dir)
-            and (name in {"current", "good", "back"} or name.startswith("trial"))
+            and (name in {"current", "good", "back", "helper", "helper.back"} or name.startswith("trial"))
             and not name.endswith(".tmp")
             and settle.ASIDE not in name
         )
@@ -328,7 +351,7 @@ class Walker:
         crashed = view(self.host, tree)
         entry = tree[self.host.product.entrypoint]
         unit = RUNS
-        for mode, unit in ORDERS[order]:  # the last unit is what the guard saw
+        for mode, unit in orders(self.host)[order]:  # the last unit is what the guard saw
             tree = self.guard(tree, mode, timing.now, unit)
             check_always(self.host, tree, before)
         tree = self.settled(tree, timing.now, before)
@@ -367,6 +390,7 @@ class Walker:
         """What is left when everything is settled."""
         how = end.how
         now = check_always(self.host, tree, crashed)
+        check_helper(self.host, now, how)
         check_permit(now, crashed, scenario, how)
         if how == "await":
             assert now.record == "trial"
@@ -435,3 +459,4 @@ class Walker:
         assert after.last is not None
         assert (after.last["id"], after.last["state"]) == (again.trial_id, "confirmed")
         assert not after.names & {"back", "trial.log", "trial.sources"}
+        check_helper(self.host, after, "confirmed")
