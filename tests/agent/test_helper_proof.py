@@ -163,6 +163,31 @@ def test_without_a_helper_nobody_asks_for_one(here: Here) -> None:
     assert asked == ["show --property=ActiveState,SubState,MainPID,NRestarts,Job -- probe.service"]
 
 
+@pytest.mark.parametrize(
+    ("unit", "helper", "runs"),
+    [
+        ("active", "active", True),
+        ("active", "failed", False),
+        ("failed", "active", False),
+        ("active", "inactive", False),
+    ],
+)
+def test_H6_back_is_only_where_both_units_run(here: Here, unit: str, helper: str, runs: bool) -> None:
+    """A helper that does not start with the good release either is as bad as a daemon that does not."""
+    (here.root / "show").write_text(f"ActiveState={unit}\nJob=\n\nActiveState={helper}\nJob=\n")
+    assert cmd_trial.unit_runs(here.product, 0.2) is runs
+
+
+def test_a_restart_that_is_under_way_is_waited_for(here: Here) -> None:
+    """Between its stop and its start a unit is inactive, with a job."""
+    (here.root / "show").write_text("ActiveState=active\nJob=\n\nActiveState=inactive\nJob=7\n")
+    changed = "ActiveState=active\nJob=\n\nActiveState=active\nJob=\n"
+    timer = threading.Timer(0.3, lambda: (here.root / "show").write_text(changed))
+    timer.start()
+    assert cmd_trial.unit_runs(here.product, 20.0)
+    timer.join()
+
+
 # --- a helper that means no good, or is not there ---
 
 

@@ -134,9 +134,10 @@ def run_race(host: Host, act: Act, mode: str, rounds: int, reasons: List[str]) -
 
 def test_confirming_against_the_guard_a_thousand_times(host: Host) -> None:
     """Never the old release below a raised floor; one winner each time, and either wins often enough to mean something."""
-    won = run_race(host, confirm, "tick", ROUNDS, [codes.DEADLINE_PASSED])
-    assert len(won) == ROUNDS
-    assert ROUNDS / 20 < sum(won) < ROUNDS * 19 / 20
+    rounds = ROUNDS // 4 if host.helped else ROUNDS
+    won = run_race(host, confirm, "tick", rounds, [codes.DEADLINE_PASSED])
+    assert len(won) == rounds
+    assert rounds / 20 < sum(won) < rounds * 19 / 20
 
 
 @pytest.mark.parametrize("mode", MODES)

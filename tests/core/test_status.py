@@ -105,6 +105,15 @@ def test_the_mode_and_the_helper_are_shown() -> None:
     assert answer(state(), host=IDLE._replace(mode="start"))["helper"] is None
 
 
+@pytest.mark.parametrize(("active", "state_shown"), [("active", "rolled-back"), ("failed", "rollback-failed")])
+def test_H6_a_helper_that_does_not_run_after_going_back_is_told(active: str, state_shown: str) -> None:
+    """Back is only where both units run; of a product without one nobody asks."""
+    here = IDLE._replace(mode="helper", helper=status.Unit(active))
+    found = state(update=records.Update(floor=1, last=LAST))._replace(helper="a")
+    assert status.as_json(values.HELPED, found, IN_TIME, here)["state"] == state_shown
+    assert status.as_json(PRODUCT, found, IN_TIME, here)["state"] == "rolled-back"
+
+
 @pytest.mark.parametrize(
     ("current", "helper", "line"),
     [

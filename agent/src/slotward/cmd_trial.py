@@ -75,17 +75,21 @@ def _state_after(product: products.Product, last: records.Last) -> str:
 
 
 def unit_runs(product: products.Product, wait_s: float) -> bool:
-    """Whether the unit is active, waiting a little for a restart that is under way (field case H6)."""
+    """Whether the product's units are active, waiting a little for a restart that is under way (field case H6)."""
     from slotward import systemd
 
     until = time.monotonic() + wait_s
     while True:
-        shown = systemd.show(product.unit, ("ActiveState", "Job"))
-        if shown.get("ActiveState") == "active":
-            return True
-        stopped = shown.get("ActiveState") == "inactive" and shown.get("Job") in (None, "", "0")
-        if time.monotonic() >= until or stopped:  # between its stop and its start a restart is inactive, with a job
-            return False
+        down = [
+            shown
+            for shown in systemd.show_each(effects.units_of(product), ("ActiveState", "Job"))
+            if shown.get("ActiveState") != "active"
+        ]
+        stopped = any(
+            shown.get("ActiveState") == "inactive" and shown.get("Job") in (None, "", "0") for shown in down
+        )  # between its stop and its start a restart is inactive, with a job
+        if not down or stopped or time.monotonic() >= until:
+            return not down
         time.sleep(POLL_S)
 
 

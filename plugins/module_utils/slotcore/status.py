@@ -152,7 +152,8 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
     """The answer of `update --json`."""
     settlement = settles.decide(state, clock)
     trial = settlement.on_trial
-    shown, code = outcome.state_now(settlement, state.update, host.unit.runs)
+    runs = host.unit.runs and (host.helper.runs or not product.helper_unit)
+    shown, code = outcome.state_now(settlement, state.update, runs)
     broken, trusted = state.broken, standing.in_force(product, state)
     if broken is not None:
         code = codes.RECORD_BROKEN

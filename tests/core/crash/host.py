@@ -54,6 +54,8 @@ class Unit(NamedTuple):
     main_exit: int = 0
     active_exit: int = 0
     sub: str = ""
+    job: str = ""
+    """The number of the job that systemd has for it: it has one when the guard runs before its start."""
     helper_failed: bool = False
     """Whether its helper has failed by itself; else that runs."""
 
@@ -70,7 +72,7 @@ class Unit(NamedTuple):
             "ExecMainExitTimestampMonotonic": self.main_exit,
         }
         facts = {"Restart": "always", "NRestarts": 0, "Result": self.result, **stamps, "SubState": self.sub}
-        facts["ActiveState"] = self.active
+        facts["ActiveState"], facts["Job"] = self.active, self.job
         return "".join(f"{key}={value}\n" for key, value in facts.items())
 
 
@@ -82,7 +84,7 @@ HELPER_FAILED = RUNS._replace(helper_failed=True)
 
 def crashed(at_s: int) -> Unit:
     """The main process has exited by itself at that time, and systemd is about to start it again."""
-    return Unit("activating", "exit-code", at_s * 1_000_000, at_s * 1_000_000 + 1, "auto-restart")
+    return Unit("activating", "exit-code", at_s * 1_000_000, at_s * 1_000_000 + 1, "auto-restart", "7")
 
 
 class Ran(NamedTuple):
