@@ -3,74 +3,27 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
-from typing import Any
 
 import pytest
 from support import node as nodes
-from support import plays, releases
+from support import operators, plays, releases
 
 pytestmark = pytest.mark.hosts
 
-INSTALL = "slotward.fleet.install"
-
-
-class Operator:
-    """Somebody who runs the role on one host."""
-
-    def __init__(
-        self, directory: pathlib.Path, bare: nodes.Node, machines: nodes.Machines, shop: releases.Workshop
-    ) -> None:
-        self._directory = directory
-        self._controller = plays.Controller(directory / "controller", machines.run.inventory())
-        self._name = bare.host.name
-        self._pins = [key.pin for key in shop.keys]
-
-    def run(self, playbook: str, **variables: Any) -> plays.Played:
-        """Run a playbook on this host alone."""
-        return self._controller.play(playbook, {"target": "all", **variables}, ("--limit", self._name))
-
-    def install(self, release: releases.Release, **more: Any) -> plays.Played:
-        """The role, with a release."""
-        known = {
-            "agent_release": str(release.directory),
-            "agent_release_pins": self._pins,
-            "agent_release_threshold": 2,
-            "agent_trial_length_s": 60,
-            "agent_settle_s": 1,
-        }
-        return self.run(INSTALL, **{**known, **more})
-
-    def tasks(self, *tasks: dict[str, Any]) -> plays.Played:
-        """Some tasks."""
-        path = self._directory / "tasks.yml"
-        path.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": list(tasks)}]), encoding="utf-8")
-        return self.run(str(path))
-
-    def begin(self, release: releases.Release) -> dict[str, Any]:
-        """Switch to a release and leave its trial open."""
-        task = {"slotward.fleet.upgrade": {"release": str(release.directory), "push": True, "confirm": False}}
-        result = self.tasks(task).last(self._name, "slotward.fleet.upgrade")
-        assert result is not None
-        return result
-
-    def changed(self, played: plays.Played) -> int:
-        """How many tasks of a run that went well changed something."""
-        assert played.status == 0, played.output
-        return played.recap()[self._name]["changed"]
-
 
 @pytest.fixture
-def operator(bare: nodes.Node, machines: nodes.Machines, shop: releases.Workshop, tmp_path: pathlib.Path) -> Operator:
+def operator(
+    bare: nodes.Node, machines: nodes.Machines, shop: releases.Workshop, tmp_path: pathlib.Path
+) -> operators.Operator:
     """One, with a host on which there is nothing of ours."""
     if not plays.ansible_is_here():
         pytest.fail("run by make host or make e2e, which set Ansible up")
-    return Operator(tmp_path, bare, machines, shop)
+    return operators.Operator(tmp_path, bare, machines, shop)
 
 
 def test_C6_a_host_on_trial_is_left_alone(
-    bare: nodes.Node, operator: Operator, v100: releases.Release, v110: releases.Release
+    bare: nodes.Node, operator: operators.Operator, v100: releases.Release, v110: releases.Release
 ) -> None:
     """Whatever is asked for: no configuration is written, nothing restarts, and the run does not fail."""
     assert operator.changed(operator.install(v100)) > 0
@@ -87,7 +40,7 @@ def test_C6_a_host_on_trial_is_left_alone(
 
 
 def test_C9_L6_a_host_on_hold_is_installed_and_its_version_left_alone(
-    bare: nodes.Node, operator: Operator, v100: releases.Release, v110: releases.Release
+    bare: nodes.Node, operator: operators.Operator, v100: releases.Release, v110: releases.Release
 ) -> None:
     """A hold is no failure; the host refuses by itself too, and goes on when the hold is over."""
     assert operator.changed(operator.install(v100, agent_updates_enabled=False)) > 0
@@ -101,7 +54,7 @@ def test_C9_L6_a_host_on_hold_is_installed_and_its_version_left_alone(
 
 
 def test_C2_a_file_made_by_hand_is_adopted_by_the_role_with_consent(
-    bare: nodes.Node, operator: Operator, v100: releases.Release, v110: releases.Release
+    bare: nodes.Node, operator: operators.Operator, v100: releases.Release, v110: releases.Release
 ) -> None:
     """The old file goes into a slot, the new release goes on trial and is confirmed, and a second run changes nothing."""
     bare.host.put(v100.artifact, nodes.ENTRYPOINT, 0o755)
@@ -118,7 +71,7 @@ def test_C2_a_file_made_by_hand_is_adopted_by_the_role_with_consent(
 
 
 def test_S15_a_host_that_is_ahead_is_left_alone(
-    bare: nodes.Node, operator: Operator, v100: releases.Release, v110: releases.Release
+    bare: nodes.Node, operator: operators.Operator, v100: releases.Release, v110: releases.Release
 ) -> None:
     """An older release in the inventory is no failure and no way back."""
     assert operator.changed(operator.install(v110)) > 0
@@ -127,7 +80,7 @@ def test_S15_a_host_that_is_ahead_is_left_alone(
 
 
 def test_a_restart_that_a_run_still_owed_is_made_by_the_next(
-    bare: nodes.Node, operator: Operator, v100: releases.Release
+    bare: nodes.Node, operator: operators.Operator, v100: releases.Release
 ) -> None:
     """The configuration was written and the run ended before the restart: the process is older than its file."""
     assert operator.changed(operator.install(v100)) > 0
@@ -140,7 +93,11 @@ def test_a_restart_that_a_run_still_owed_is_made_by_the_next(
 
 
 def test_a_digest_is_enough_to_install_and_not_to_upgrade(
-    bare: nodes.Node, operator: Operator, shop: releases.Workshop, v100: releases.Release, v110: releases.Release
+    bare: nodes.Node,
+    operator: operators.Operator,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    v110: releases.Release,
 ) -> None:
     """Other bytes are refused before they run; an upgrade needs keys."""
 
