@@ -135,6 +135,16 @@ def test_I4_current_moves_after_the_armed_timer_and_before_the_restart() -> None
     assert all_synced(plan)
 
 
+def test_a_start_that_waits_for_the_switch_is_its_restart() -> None:
+    """privilege.md, section 6: all else is the same, in the same order; the start is logged once `current` has moved."""
+    whole, plan = plans.plan_swap(PRODUCT, TRIAL), plans.plan_swap(PRODUCT, TRIAL, restart=False)
+    assert isinstance(whole[-1], ops.Restart)
+    assert plan[:-2] == whole[:-1]
+    line = b"start %d\n" % (TRIAL.deadline_s - TRIAL.length_s)
+    assert plan[-2:] == (ops.Append("/slots/trial.log", line), ops.Sync("/slots/trial.log"))
+    assert trial.was_started(trial.LOG_HEADER + line)
+
+
 def test_confirming_raises_the_floor_before_good_moves() -> None:
     """Claim, no way back, floor and last, good, and only then the record goes (I3, I12)."""
     end = plans.End(codes.OK, "probe 1.1.0 is confirmed", END.at)

@@ -86,9 +86,9 @@ def stage_points() -> list[str]:
     return points("stage", plans.plan_stage(PRODUCT, REFILLED, NEW, newest_issued=1))
 
 
-def swap_points() -> list[str]:
-    """From the first link of a trial to the restart."""
-    return points("swap", plans.plan_swap(PRODUCT, TRIAL))
+def swap_points(restart: bool = True) -> list[str]:
+    """From the first link of a trial to the restart, or to the start that waits for it."""
+    return points("swap", plans.plan_swap(PRODUCT, TRIAL, restart=restart))
 
 
 def confirm_points() -> list[str]:

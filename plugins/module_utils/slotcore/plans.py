@@ -97,8 +97,12 @@ def plan_swap(
     """Start the trial of the bytes in `trial.to_slot` (the order of DESIGN 4).
 
     `permitted` uses the permit up that it needs: after the record that says for what, before what it allows.
-    Without `restart` it is a start of the unit that waits for this plan.
+    Without `restart` it is a start of the unit that waits for this plan, and that the guard has seen already: it is
+    written down here, so that the guard counts from it.
     """
+    swapped_s = trial.deadline_s - trial.length_s
+    log = product.path("trial.log")
+    started: ops.Plan = (ops.Append(log, b"start %d\n" % swapped_s), ops.Sync(log))
     return (
         links.plan_ways_back(product, trial.from_slot)
         + ops.write_durably(product.path("trial.log"), trials.LOG_HEADER)
@@ -106,7 +110,7 @@ def plan_swap(
         + permitted
         + (ops.Arm(),)
         + links.plan_starts(product, trial.to_slot)
-        + ((ops.Restart(),) if restart else ())
+        + ((ops.Restart(),) if restart else started)
     )
 
 
