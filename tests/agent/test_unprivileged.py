@@ -7,7 +7,7 @@ import argparse
 import json
 import os
 import pathlib
-from typing import Any, Tuple
+from typing import Any, Iterator, Tuple
 
 import pytest
 from agent.accounts import ACCOUNT, STRANGER
@@ -19,24 +19,29 @@ from slotward import own, prepare, unprivileged
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="takes other accounts' places")
 
 
+@pytest.fixture(name="agent", scope="module")
+def _agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[accounts.Accounts]:
+    """The agent for any account."""
+    with accounts.place() as top:
+        yield accounts.Accounts(top, accounts.built(tmp_path_factory.mktemp("built")))
+
+
 @pytest.fixture(name="config")
-def _config(tmp_path: pathlib.Path) -> pathlib.Path:
+def _config() -> Iterator[pathlib.Path]:
     """A configuration in helper mode, on a way that every account may walk and read."""
-    accounts.open_way(tmp_path)
-    path = tmp_path / "config.toml"
-    path.write_text(
-        f'data_dir = "{tmp_path}/data"\n[update]\nslots_dir = "{tmp_path}/slots"\n'
-        f'[helper]\nsocket = "{tmp_path}/helper.sock"\nuser = "{ACCOUNT}"\n'
-    )
-    path.chmod(0o644)
-    return path
+    with accounts.place() as top:
+        path = top / "config.toml"
+        path.write_text(
+            f'data_dir = "{top}/data"\n[update]\nslots_dir = "{top}/slots"\n'
+            f'[helper]\nsocket = "{top}/helper.sock"\nuser = "{ACCOUNT}"\n'
+        )
+        path.chmod(0o644)
+        yield path
 
 
-def ran(config: pathlib.Path, user: str, *words: str) -> Tuple[int, Any]:
+def ran(agent: accounts.Accounts, config: pathlib.Path, user: str, *words: str) -> Tuple[int, Any]:
     """A command as another account: its exit status and answer."""
-    top = config.parent / "agent"
-    top.mkdir()
-    done = accounts.Accounts(top).run(user, *words, "--config", config, "--json")
+    done = agent.run(user, *words, "--config", config, "--json")
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -51,23 +56,25 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=[words[0] for words in COMMANDS])
-def test_another_account_is_refused_as_ever(config: pathlib.Path, words: Tuple[str, ...]) -> None:
+def test_another_account_is_refused_as_ever(
+    agent: accounts.Accounts, config: pathlib.Path, words: Tuple[str, ...]
+) -> None:
     """Only the account that the configuration names takes the mode's way."""
-    status, answer = ran(config, STRANGER, *words)
+    status, answer = ran(agent, config, STRANGER, *words)
     assert (status, answer["code"]) == (3, "not-root"), answer
 
 
-def test_in_root_mode_no_account_has_a_way(config: pathlib.Path) -> None:
+def test_in_root_mode_no_account_has_a_way(agent: accounts.Accounts, config: pathlib.Path) -> None:
     """Without the section the account is nobody."""
     config.write_text(config.read_text().partition("[helper]")[0])
-    status, answer = ran(config, ACCOUNT, "settle")
+    status, answer = ran(agent, config, ACCOUNT, "settle")
     assert (status, answer["code"]) == (3, "not-root"), answer
 
 
 @pytest.mark.parametrize("flag", ["--adopt", "--start", "--no-smoke"])
-def test_consent_is_an_operators(config: pathlib.Path, flag: str) -> None:
+def test_consent_is_an_operators(agent: accounts.Accounts, config: pathlib.Path, flag: str) -> None:
     """The account can agree to nothing in root's place."""
-    status, answer = ran(config, ACCOUNT, "upgrade", "--target", "/dev/null", flag)
+    status, answer = ran(agent, config, ACCOUNT, "upgrade", "--target", "/dev/null", flag)
     assert (status, answer["code"]) == (3, "not-root"), answer
     assert flag in answer["message"]
 

@@ -14,7 +14,7 @@ import os
 import socket
 import struct
 import time
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
 from slotcore import codes, protocol, reply
 from slotward import build_info
@@ -22,6 +22,7 @@ from slotward import build_info
 GREETING_S = 5.0
 AGAIN_S = 10.0
 POLL_S = 0.1
+TICK_S = 1.0
 
 
 class Server(NamedTuple):
@@ -35,6 +36,11 @@ class Server(NamedTuple):
 
 class Lost(Exception):
     """The connection gave no answer: there is nobody, or it ended."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether there was somebody."""
+        return not isinstance(self.__cause__, (ConnectionRefusedError, FileNotFoundError))
 
 
 class Silent(Lost):
@@ -58,20 +64,40 @@ def _connect(path: str) -> socket.socket:
     return peer
 
 
-def _receive(peer: socket.socket, limit_s: Optional[float]) -> bytes:
-    peer.settimeout(limit_s)
-    try:
-        data = peer.recv(protocol.MAX_ANSWER + 1)
-    except socket.timeout:  # before Python 3.10 it is no TimeoutError
-        raise Silent(f"no answer within {limit_s:g} s") from None
-    except OSError as error:
-        raise Lost(error.strerror or str(error)) from error
-    if not data:
-        raise Lost("it closed the connection")
-    return data
+def _receive(peer: socket.socket, limit_s: Optional[float], waiting: Callable[[], None] = lambda: None) -> bytes:
+    began = time.monotonic()
+    while True:
+        left = TICK_S if limit_s is None else limit_s - (time.monotonic() - began)
+        if left <= 0:
+            raise Silent(f"no answer within {limit_s:g} s")
+        peer.settimeout(min(left, TICK_S))
+        try:
+            data = peer.recv(protocol.MAX_ANSWER + 1)
+        except socket.timeout:  # before Python 3.10 it is no TimeoutError
+            waiting()
+            continue
+        except OSError as error:
+            raise Lost(error.strerror or str(error)) from error
+        if not data:
+            raise Lost("it closed the connection")
+        return data
 
 
-def _once(path: str, wanted: protocol.Request, files: Sequence[int], limit_s: Optional[float]) -> reply.Reply:
+def once(
+    path: str,
+    wanted: protocol.Request,
+    files: Sequence[int] = (),
+    limit_s: Optional[float] = None,
+    waiting: Callable[[], None] = lambda: None,
+) -> reply.Reply:
+    """The answer to one request over a connection of its own; `waiting` is called each second meanwhile.
+
+    Raises:
+        Lost: there is no answer.
+        codes.Retryable: `bad-answer`.
+        codes.Refused: `protocol-mismatch`.
+
+    """
     with _connect(path) as peer:
         hello = protocol.parse_hello(_receive(peer, GREETING_S))
         if hello.product != build_info.NAME:
@@ -82,18 +108,21 @@ def _once(path: str, wanted: protocol.Request, files: Sequence[int], limit_s: Op
             peer.sendmsg([protocol.render_request(request)], passed)
         except OSError as error:
             raise Lost(error.strerror or str(error)) from error
-        found = reply.parse(_receive(peer, limit_s))
+        found = reply.parse(_receive(peer, limit_s, waiting))
     if found.id not in ("", wanted.id):
         raise codes.Retryable(codes.BAD_ANSWER, f"{path} answers {found.id}, asked was {wanted.id}")
     return found
 
 
+def unreachable(server: Server, why: Lost) -> codes.Retryable:
+    """What to tell who gets no answer."""
+    return codes.Retryable(
+        server.code, f"{server.what} at {server.path} gives no answer: {why}; look at `{server.run}`"
+    )
+
+
 def ask(
-    server: Server,
-    wanted: protocol.Request,
-    files: Sequence[int] = (),
-    limit_s: Optional[float] = None,
-    again_s: float = AGAIN_S,
+    server: Server, wanted: protocol.Request, limit_s: Optional[float] = None, again_s: float = AGAIN_S
 ) -> reply.Reply:
     """The server's answer; None for `limit_s` waits for as long as the server lives.
 
@@ -106,13 +135,11 @@ def ask(
     left = 2
     while True:
         try:
-            return _once(server.path, wanted, files, limit_s)
+            return once(server.path, wanted, limit_s=limit_s)
         except Lost as error:
-            connected = not isinstance(error.__cause__, (ConnectionRefusedError, FileNotFoundError))
-            left -= connected
+            left -= error.connected
             if not left or isinstance(error, Silent) or time.monotonic() >= until:
-                text = f"{server.what} at {server.path} gives no answer: {error}; look at `{server.run}`"
-                raise codes.Retryable(server.code, text) from error
+                raise unreachable(server, error) from error
         time.sleep(POLL_S)
 
 

@@ -25,6 +25,7 @@ MODULES = {
     "prepare": "cmd_upgrade",
     "upgrade": "cmd_upgrade",
     "cancel": "cmd_cancel",
+    "ask": "cmd_ask",
     "confirm": "cmd_trial",
     "rollback": "cmd_trial",
     "config": "cmd_config",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Callable, Tuple
 
-from slotward import flags_upgrade
+from slotward import flags_ask, flags_upgrade
 
 Adder = Callable[[argparse.ArgumentParser], None]
 
@@ -197,6 +197,12 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "end an upgrade that has not switched yet",
         "What was downloaded stays for the next try. After the switch there is a trial: rollback ends that.",
         _nothing,
+    ),
+    (
+        "ask",
+        "have the running daemon update itself, confirm or give up",
+        "What stands in for a gateway asks so. The daemon does the work as its mode has it; `--id` tells a trial, to be asked again.",
+        flags_ask.ask,
     ),
     (
         "confirm",

@@ -3,8 +3,9 @@
 
 Rules:
 - No update problem stops it: a bad configuration or record is a warning, and updates are refused (I8).
-- It changes nothing itself: what must be written is done by `slotward settle` in a unit of its own, outside its sandbox.
-- It sleeps until asked, signalled, or at a trial's deadline; at that deadline it starts the guard, as the timer does.
+- It changes nothing itself: what must be written is done by commands outside its sandbox (`control`).
+- It sleeps until asked, signalled, or at a trial's deadline; at that deadline it starts the guard, as the timer does, when
+  it is root. As another account it asks nobody: the timer, and the helper's watchdog, need no help (privilege.md).
 - Its status socket answers one JSON line with the digest of the bytes that run (I11).
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
 import stat
@@ -20,13 +20,15 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from slotcore import settle
-from slotward import answers, build_info, host, looking, own
+from slotcore import codes, config_table, settle
+from slotward import answers, build_info, control, host, looking, looping, own
 
 if TYPE_CHECKING:
     import argparse
 
 FRESH_S = 0.5
+AFTER_S = 0.05
+"""So much after the deadline it is over for whoever looks."""
 # sd-daemon(3) priorities, read by journald from the start of a line
 WARNING, NOTICE, INFO = "<4>", "<5>", "<6>"
 
@@ -50,7 +52,7 @@ def notify(*fields: str) -> None:
 
 
 class Node:
-    """The running daemon: its socket, its signals, and the one deadline it may be waiting for."""
+    """The running daemon: its sockets, its signals, and the one deadline it may be waiting for."""
 
     def __init__(self, setup: own.Setup) -> None:
         self._setup = setup
@@ -58,23 +60,28 @@ class Node:
         self._listener: Optional[socket.socket] = None
         self._answer_text = b""
         self._fresh_until = 0.0
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._loop = looping.Loop()
+        self._control = control.Control(setup, self._loop, self._loop.stop)
 
     def run(self) -> int:
         """Serve until told to stop."""
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda _number, _frame: None)
+        self._loop.on_signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._signalled)
         for problem in self._setup.problems:
             log(WARNING, f"{problem}; updates are refused until it is mended, see `slotward doctor`")
         self._listen()
-        deadline = self._settle()
+        self._control.listen(self._digest, lambda text: log(WARNING, text))
+        self._settle()
         notify("READY=1", f"STATUS=version {build_info.VERSION}, standalone")
         log(INFO, f"slotward {build_info.VERSION} runs, standalone")
-        self._loop(deadline)
+        self._loop.run()
         notify("STOPPING=1")
         self._close()
+        self._control.stop()
         return answers.DONE
+
+    def _signalled(self, numbers: List[int]) -> None:
+        if signal.SIGTERM in numbers or signal.SIGINT in numbers:
+            self._loop.stop()
 
     def _listen(self) -> None:
         path = self._setup.config.socket_path
@@ -86,26 +93,27 @@ class Node:
             listener.bind(path)
             listener.listen(16)
             self._listener = listener
+            self._loop.watch(listener.fileno(), self._answer)
         except OSError as error:
             listener.close()
             log(WARNING, f"no status socket at {path}: {error.strerror}; confirmations cannot ask it")
 
-    def _settle(self) -> Optional[float]:
-        """Decide about an update in flight; the uptime of the deadline to keep, if a trial is pending."""
+    def _settle(self) -> None:
+        """Decide about an update in flight: have it settled, and keep a pending trial's deadline."""
         product = self._setup.product
         try:
             state, clock = host.read_state(product), host.clock()
         except OSError as error:
             log(WARNING, f"cannot read the slots: {error}; updates are refused")
-            return None
+            return
         if state.broken is not None:
             log(WARNING, f"{state.broken[0]}: {state.broken[1]}; updates are refused, see `slotward doctor`")
         found = settle.decide(state, clock)
-        deadline, due = None, settle.is_mendable(state)
+        due = settle.is_mendable(state)
         if found.on_trial is not None:
             left = settle.left_s(found.on_trial, clock)
             log(NOTICE, f"{found.on_trial.to_version} is on trial: {left} s left to be confirmed")
-            deadline = host.uptime_s() + left
+            self._loop.at("deadline", host.uptime_s() + left + AFTER_S, self._at_deadline)
         elif found.action is not settle.Action.NONE:
             log(NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")
             due = True
@@ -115,51 +123,39 @@ class Node:
         if settle.is_behind(product, state):
             log(NOTICE, f"{product.helper_unit} does not start slot {state.current}, which is current: it is to follow")
             due = True
-        if due:
-            self._outside("settle", [build_info.program_path(), "--config", self._setup.config_path, "settle"])
-        return deadline
+        self._begin(due and self._setup.config.mode != config_table.START)  # there it was done before this start
 
-    def _outside(self, what: str, argv: List[str]) -> None:
-        """Run a command as root in a unit of its own, without waiting for it."""
-        unit = f"slotward-{what}-{self._setup.product.name}-{os.getpid()}"
-        self._spawn(["systemd-run", "--quiet", "--collect", "--no-block", f"--unit={unit}", "--", *argv])
-
-    def _spawn(self, argv: List[str]) -> None:
+    def _begin(self, due: bool) -> None:
+        """Have it settled first, if that is due; then nothing that was asked for before is needed any more."""
+        if not due:
+            self._control.tidy()
+            return
         try:
-            pid = os.posix_spawnp(argv[0], argv, dict(os.environ))
-            _pid, status = os.waitpid(pid, 0)
+            self._control.settle(self._settled)
+        except codes.Retryable as error:
+            self._settled(error.text)
+
+    def _settled(self, problem: str) -> None:
+        if problem:
+            log(WARNING, problem)
+        else:
+            self._control.tidy()
+
+    def _at_deadline(self) -> None:
+        if self._setup.config.mode != config_table.ROOT:
+            log(NOTICE, "the deadline has come and nobody confirmed: the guard takes it from here")
+            return
+        log(NOTICE, "the deadline has come and nobody confirmed: asking the guard")
+        argv = ["systemctl", "--no-block", "start", f"slotward-deadline@{self._setup.product.name}.service"]
+        try:
+            _pid, status = os.waitpid(os.posix_spawnp(argv[0], argv, dict(os.environ)), 0)
         except OSError as error:
             log(WARNING, f"cannot run {argv[0]}: {error.strerror}")
             return
         if status != 0:
             log(WARNING, f"{' '.join(argv)} failed with wait status {status}")
 
-    def _at_deadline(self) -> None:
-        log(NOTICE, "the deadline has come and nobody confirmed: asking the guard")
-        self._spawn(["systemctl", "--no-block", "start", f"slotward-deadline@{self._setup.product.name}.service"])
-
-    def _loop(self, deadline: Optional[float]) -> None:
-        poller = select.poll()
-        poller.register(self._wake_read, select.POLLIN)
-        if self._listener is not None:
-            poller.register(self._listener, select.POLLIN)
-        while True:
-            timeout = None if deadline is None else max(0.0, deadline - host.uptime_s()) * 1000 + 50
-            ready = poller.poll(timeout)
-            if any(number == self._wake_read for number, _event in ready):
-                if self._stop_asked():
-                    return
-            elif ready:
-                self._answer()
-            elif deadline is not None:
-                self._at_deadline()
-                deadline = None
-
-    def _stop_asked(self) -> bool:
-        received = os.read(self._wake_read, 64)
-        return any(number in (signal.SIGTERM, signal.SIGINT) for number in received)
-
-    def _answer(self) -> None:
+    def _answer(self, _events: int) -> None:
         if self._listener is None:
             return
         try:
@@ -187,15 +183,19 @@ class Node:
             "sequence": build_info.SEQUENCE,
             "sha256": self._digest,
         }
+        work = self._control.shown
         try:
             setup = own.load(self._setup.config_path)
-            return dict(looking.look(setup, host.read_state(setup.product)), running=running)
+            return dict(looking.look(setup, host.read_state(setup.product)), running=running, work=work)
         except OSError as error:
-            return dict(answers.base(self._setup.product.name, "failed", message=str(error)), running=running)
+            return dict(
+                answers.base(self._setup.product.name, "failed", message=str(error)), running=running, work=work
+            )
 
     def _close(self) -> None:
         if self._listener is None:
             return
+        self._loop.unwatch(self._listener.fileno())
         self._listener.close()
         try:
             os.unlink(self._setup.config.socket_path)

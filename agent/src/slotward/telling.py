@@ -79,6 +79,11 @@ def to_begin(product: products.Product, trial_id: str, within_s: float, other: O
         time.sleep(POLL_S)
 
 
+def nothing() -> None:
+    """Nowhere else."""
+    return
+
+
 def to_end(product: products.Product, trial_id: str, first: answers.Answer) -> answers.Answer:
     """The end of a trial that has begun; `first` is what was known of it last."""
     if first.json["state"] != "trial":

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward ask`: have the running daemon do its part, as what it is connected to would (privilege.md, section 5).
+
+Rules:
+- The daemon does the work as its mode has it; this command hands over open files, waits and tells.
+- A connection that ends with the switch is no error: the records say how it went, by the trial's id.
+- The same id may be asked again at any time: it is the same trial.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Dict, List, Optional
+
+from slotcore import asked, checks, codes, config_table, protocol, reply
+from slotward import answers, calling, own, telling
+
+if TYPE_CHECKING:
+    import argparse
+
+FIRST_S = 3.0
+"""So long a daemon is waited for that is not there."""
+BEGIN_S = 150.0
+"""So long the records are asked after the connection has ended: in start mode the switch is made by the next start."""
+TOLD_S = 10.0
+PASSES = (codes.NOT_PROVEN, codes.NOT_CONFIRMED, codes.IN_PROGRESS)
+FLAGS = {
+    "upgrade": ("target", "permit", "id", "server_time", "no_wait"),
+    "confirm": ("id", "wait"),
+    "rollback": ("id", "why"),
+}
+NEEDED = {"upgrade": "target", "confirm": "id", "rollback": "id"}
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Ask one of the three."""
+    setup = own.load(args.config)
+    wrong = _wrong(args)
+    if wrong:
+        return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed", message=wrong), [wrong])
+    if args.id is not None and protocol.ID.fullmatch(args.id) is None:
+        raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
+    if args.what == "upgrade":
+        return _upgrade(setup, args)
+    return _confirm(setup, args) if args.what == "confirm" else _rollback(setup, args)
+
+
+def _wrong(args: argparse.Namespace) -> str:
+    """What is wrong with the command line."""
+    if getattr(args, NEEDED[args.what]) is None:
+        return f"slotward ask {args.what} needs --{NEEDED[args.what]}"
+    every = sorted({flag for flags in FLAGS.values() for flag in flags})
+    given = [flag for flag in every if flag not in FLAGS[args.what] and getattr(args, flag) not in (None, False)]
+    return f"--{given[0].replace('_', '-')} does not go with slotward ask {args.what}" if given else ""
+
+
+def _answer(setup: own.Setup, op: str, found: reply.Reply) -> answers.Answer:
+    status, state = calling.outcome(op, found)
+    base = answers.base(setup.product.name, state, found.code, found.message)
+    word = {answers.REFUSED: "refused", answers.RETRY: "try again later", answers.BROKEN: "updates are refused"}
+    lines = [f"{word.get(status, state)} ({found.code}): {found.message}" if found.code != codes.OK else state]
+    return answers.Answer(status, {**base, **found.answer}, lines)
+
+
+class _Told:
+    """Tells on standard error how far it is, each few seconds."""
+
+    def __init__(self, what: str, part: str) -> None:
+        self._what, self._part = what, part
+        self._began = self._last = time.monotonic()
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._last < TOLD_S:
+            return
+        self._last = now
+        try:
+            from slotward import progress
+
+            fetched = f", {progress.bytes_text(os.stat(self._part).st_size)} fetched"
+        except OSError:
+            fetched = ""  # nothing is being fetched, or this account may not look
+        print(f"{self._what}: at work for {now - self._began:.0f} s{fetched}", file=sys.stderr, flush=True)
+
+
+def _handed(documents: Dict[str, bytes]) -> List[int]:
+    """Descriptors of these bytes, which nobody changes any more."""
+    files = []
+    for kind, content in documents.items():
+        descriptor = os.memfd_create(kind, os.MFD_CLOEXEC)
+        files.append(descriptor)
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+    return files
+
+
+def _upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
+    from slotward import prepare
+
+    documents = {"target": prepare.read_target_bytes(args.target)}
+    target = checks.parse_target(documents["target"])
+    if args.permit:
+        documents["permit"] = prepare.read_document(args.permit)
+    digests = {kind: hashlib.sha256(content).hexdigest() for kind, content in documents.items()}
+    trial_id = args.id or calling.new_id()
+    request = protocol.Request(
+        protocol.NODE_UPGRADE,
+        trial_id,
+        target=digests["target"],
+        permit=digests.get("permit"),
+        server_time=args.server_time,
+    )
+    print(f"asking the daemon for {target.version}, trial {trial_id}", file=sys.stderr, flush=True)
+    part = os.path.join(setup.inbox, f"{setup.product.name}-{target.version}.part")
+    files = _handed(documents)
+    try:
+        answer = _begun(setup, request, files, _Told(target.version, part))
+    finally:
+        for descriptor in files:
+            os.close(descriptor)
+    if answer.json.get("to", target.version) != target.version:
+        raise codes.refused(
+            codes.ID_REUSED,
+            f"{trial_id} is the trial of {answer.json['to']}: choose another id for {target.version}",
+        )
+    return answer if args.no_wait else telling.to_end(setup.product, trial_id, answer)
+
+
+def _begun(setup: own.Setup, request: protocol.Request, files: List[int], told: _Told) -> answers.Answer:
+    """The answer to an upgrade: its trial has begun, or why not."""
+    server = calling.daemon(setup.config.socket_path)
+    until: Optional[float] = None
+    while True:
+        try:
+            found = calling.once(server.path, request, files, waiting=told)
+        except calling.Lost as error:
+            known = _known(setup, request.id)
+            if known is not None:
+                return known
+            wait_s = BEGIN_S if error.connected else FIRST_S
+            until = max(until or 0.0, time.monotonic() + wait_s) if error.connected or until is None else until
+            if time.monotonic() >= until:
+                raise calling.unreachable(server, error) from error
+            told()
+            time.sleep(calling.POLL_S)
+            continue
+        answer = _answer(setup, request.op, found)
+        if answer.json["state"] == "staged":  # the next start makes the switch
+            answer = telling.to_begin(setup.product, request.id, BEGIN_S, lambda: _left(setup, request.id)) or answer
+        return answer
+
+
+def _known(setup: own.Setup, trial_id: str) -> Optional[answers.Answer]:
+    try:
+        return telling.known(setup.product, trial_id) or _left(setup, trial_id)
+    except OSError:
+        return None
+
+
+def _left(setup: own.Setup, trial_id: str) -> Optional[answers.Answer]:
+    """In start mode, what root made of the request that the daemon left, where that was no trial."""
+    if setup.config.mode != config_table.START:
+        return None
+    from slotward import start_way
+
+    last = start_way.last_answer(setup)
+    if last is None or last.id != trial_id or last.state == asked.TRIAL:
+        return None
+    done = last.state == asked.CURRENT
+    status = answers.DONE if done else answers.REFUSED if last.final else answers.RETRY
+    answer = answers.base(setup.product.name, last.state, last.code, last.message)
+    return answers.Answer(status, answer, [f"{last.state} ({last.code}): {last.message}"])
+
+
+def _confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
+    server = calling.daemon(setup.config.socket_path)
+    until = time.monotonic() + (args.wait or 0.0)
+    while True:
+        left = until - time.monotonic()
+        wait = min(protocol.MAX_WAIT_S, max(0, int(left)))
+        request = protocol.Request(protocol.NODE_CONFIRM, calling.new_id(), trial=args.id, wait=wait)
+        found = calling.ask(server, request, again_s=FIRST_S)
+        if found.code not in PASSES or left <= telling.POLL_S:
+            return _answer(setup, request.op, found)
+        time.sleep(telling.POLL_S)
+
+
+def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
+    why = "".join(char if char.isprintable() else " " for char in args.why or "")[: protocol.MAX_WHY].strip()
+    request = protocol.Request(protocol.NODE_ROLLBACK, calling.new_id(), trial=args.id, why=why or None)
+    server = calling.daemon(setup.config.socket_path)
+    try:
+        return _answer(setup, request.op, calling.once(server.path, request))
+    except calling.Lost as error:
+        if not error.connected:
+            raise calling.unreachable(server, error) from error
+        first = telling.known(setup.product, args.id)
+        if first is None:
+            raise calling.unreachable(server, error) from error
+        ended = telling.to_end(setup.product, args.id, first)
+        if ended.json["state"] == "rolled-back":
+            return ended._replace(exit=answers.DONE)
+        return ended
