@@ -43,6 +43,8 @@ class Host:
             (self.slots / name).write_bytes(BYTES)
         (self.slots / "current").symlink_to("a")
         (self.slots / "good").symlink_to("a")
+        if mode == "helper":
+            (self.slots / "helper").symlink_to("a")
         (self.slots / "slots.json").write_bytes(records.render_slots({"a": OLD}))
         (self.slots / "update.json").write_bytes(records.render_update(records.Update(floor=1)))
         for name in ("slots.json", "update.json"):
@@ -155,8 +157,12 @@ class Host:
         (self.slots / "trial.log").write_bytes(trial.LOG_HEADER)
         (self.slots / "back").symlink_to("a")
         (self.slots / "trial").write_bytes(trial.render_trial(found))
-        (self.slots / "new").symlink_to("b")
-        os.rename(self.slots / "new", self.slots / "current")
+        self._point("current", "b")
+
+    def _point(self, name: str, slot: str) -> None:
+        for link in (name, "helper") if self.mode == "helper" else (name,):
+            (self.slots / "new").symlink_to(slot)
+            os.rename(self.slots / "new", self.slots / link)
 
     def ended(self, trial_id: str, state: str = "rolled-back", code: str = "gave-up") -> None:
         """The end of that trial, as settling leaves it."""
@@ -164,11 +170,9 @@ class Host:
         (self.slots / "update.json").write_bytes(records.render_update(records.Update(floor=1, last=last)))
         for name in ("trial", "back", "trial.log"):
             (self.slots / name).unlink()
-        (self.slots / "new").symlink_to("b" if state == "confirmed" else "a")
-        os.rename(self.slots / "new", self.slots / "current")
+        self._point("current", "b" if state == "confirmed" else "a")
         if state == "confirmed":
-            (self.slots / "good").unlink()
-            (self.slots / "good").symlink_to("b")
+            self._point("good", "b")
 
 
 @contextlib.contextmanager

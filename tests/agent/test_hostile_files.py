@@ -331,8 +331,6 @@ def use_socket(path: pathlib.Path) -> bool:
     config = configs.load(None, "none")[0]._replace(socket_path=str(path))
     daemon = node.Node(own.Setup(own.product_of(config), config, (), "none"))
     daemon._listen()
-    for descriptor in (daemon._wake_read, daemon._wake_write):
-        os.close(descriptor)
     made = daemon._listener is not None
     if daemon._listener is not None:
         assert stat.S_IMODE(path.lstat().st_mode) == 0o600
@@ -971,6 +969,7 @@ COVERED: Mapping[str, str] = {
     "binding.listen": "tests/agent/test_binding.py",
     "caller._read": PROC,
     "calling._connect": "call",
+    "control.Control.stop": "tests/agent/test_control.py: its own socket, in its own directory",
     "cmd_audit._aside": AUDIT,
     "cmd_audit._begin": AUDIT,
     "build_info.running_digest": "the program that runs, by the descriptor that it was started from",
@@ -1006,8 +1005,7 @@ COVERED: Mapping[str, str] = {
     "mode_steps._remove": "an empty directory of root's",
     "node.Node._close": "socket",
     "node.Node._listen": "socket",
-    "node.Node._spawn": SYSTEM,
-    "node.notify": "a socket of the system's own",
+    "node.Node._at_deadline": SYSTEM,
     "opening.open_at": "staged",
     "opening.open_directory": DIRECTORY,
     "preflight._run": DIRECTORY,
@@ -1046,6 +1044,7 @@ COVERED: Mapping[str, str] = {
     "triggers.pull": "trigger",
     "systemd.run_attached": SYSTEM,
     "ways.give": "by ways of root's alone; its own name is no link (opening.READ)",
+    "working.Worker.start": SYSTEM,
     "unpack._Tree._step": "tests/agent/test_unpack.py",
     "unpack._Tree.begin": "tests/agent/test_unpack.py",
     "unpack._unpack_below": "tests/agent/test_unpack.py",

@@ -16,12 +16,11 @@ import os
 import signal
 import socket
 import stat
-import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from slotcore import codes, config_table, settle
-from slotward import answers, build_info, control, host, looking, looping, own
+from slotward import answers, build_info, control, host, looking, looping, notifying, own
 
 if TYPE_CHECKING:
     import argparse
@@ -29,26 +28,6 @@ if TYPE_CHECKING:
 FRESH_S = 0.5
 AFTER_S = 0.05
 """So much after the deadline it is over for whoever looks."""
-# sd-daemon(3) priorities, read by journald from the start of a line
-WARNING, NOTICE, INFO = "<4>", "<5>", "<6>"
-
-
-def log(level: str, text: str) -> None:
-    """One line to the journal."""
-    print(level + text, file=sys.stderr, flush=True)
-
-
-def notify(*fields: str) -> None:
-    """Tell systemd (sd_notify(3)); nothing happens outside a unit of Type=notify."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as peer:
-        try:
-            peer.connect("\0" + address[1:] if address.startswith("@") else address)
-            peer.send("\n".join(fields).encode("utf-8"))
-        except OSError as error:
-            log(WARNING, f"cannot tell systemd {fields[0]}: {error.strerror}")
 
 
 class Node:
@@ -67,14 +46,16 @@ class Node:
         """Serve until told to stop."""
         self._loop.on_signals((signal.SIGTERM, signal.SIGINT, signal.SIGHUP), self._signalled)
         for problem in self._setup.problems:
-            log(WARNING, f"{problem}; updates are refused until it is mended, see `slotward doctor`")
+            notifying.log(
+                notifying.WARNING, f"{problem}; updates are refused until it is mended, see `slotward doctor`"
+            )
         self._listen()
-        self._control.listen(self._digest, lambda text: log(WARNING, text))
+        self._control.listen(self._digest, lambda text: notifying.log(notifying.WARNING, text))
         self._settle()
-        notify("READY=1", f"STATUS=version {build_info.VERSION}, standalone")
-        log(INFO, f"slotward {build_info.VERSION} runs, standalone")
+        notifying.notify("READY=1", f"STATUS=version {build_info.VERSION}, standalone")
+        notifying.log(notifying.INFO, f"slotward {build_info.VERSION} runs, standalone")
         self._loop.run()
-        notify("STOPPING=1")
+        notifying.notify("STOPPING=1")
         self._close()
         self._control.stop()
         return answers.DONE
@@ -96,7 +77,9 @@ class Node:
             self._loop.watch(listener.fileno(), self._answer)
         except OSError as error:
             listener.close()
-            log(WARNING, f"no status socket at {path}: {error.strerror}; confirmations cannot ask it")
+            notifying.log(
+                notifying.WARNING, f"no status socket at {path}: {error.strerror}; confirmations cannot ask it"
+            )
 
     def _settle(self) -> None:
         """Decide about an update in flight: have it settled, and keep a pending trial's deadline."""
@@ -104,24 +87,31 @@ class Node:
         try:
             state, clock = host.read_state(product), host.clock()
         except OSError as error:
-            log(WARNING, f"cannot read the slots: {error}; updates are refused")
+            notifying.log(notifying.WARNING, f"cannot read the slots: {error}; updates are refused")
             return
         if state.broken is not None:
-            log(WARNING, f"{state.broken[0]}: {state.broken[1]}; updates are refused, see `slotward doctor`")
+            notifying.log(
+                notifying.WARNING, f"{state.broken[0]}: {state.broken[1]}; updates are refused, see `slotward doctor`"
+            )
         found = settle.decide(state, clock)
         due = settle.is_mendable(state)
         if found.on_trial is not None:
             left = settle.left_s(found.on_trial, clock)
-            log(NOTICE, f"{found.on_trial.to_version} is on trial: {left} s left to be confirmed")
+            notifying.log(notifying.NOTICE, f"{found.on_trial.to_version} is on trial: {left} s left to be confirmed")
             self._loop.at("deadline", host.uptime_s() + left + AFTER_S, self._at_deadline)
         elif found.action is not settle.Action.NONE:
-            log(NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")
+            notifying.log(notifying.NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")
             due = True
         elif settle.leftovers(state, host.names(product)):
-            log(NOTICE, f"an update that was cut short has left files in {product.slots_dir}: removing them")
+            notifying.log(
+                notifying.NOTICE, f"an update that was cut short has left files in {product.slots_dir}: removing them"
+            )
             due = True
         if settle.is_behind(product, state):
-            log(NOTICE, f"{product.helper_unit} does not start slot {state.current}, which is current: it is to follow")
+            notifying.log(
+                notifying.NOTICE,
+                f"{product.helper_unit} does not start slot {state.current}, which is current: it is to follow",
+            )
             due = True
         self._begin(due and self._setup.config.mode != config_table.START)  # there it was done before this start
 
@@ -137,23 +127,23 @@ class Node:
 
     def _settled(self, problem: str) -> None:
         if problem:
-            log(WARNING, problem)
+            notifying.log(notifying.WARNING, problem)
         else:
             self._control.tidy()
 
     def _at_deadline(self) -> None:
         if self._setup.config.mode != config_table.ROOT:
-            log(NOTICE, "the deadline has come and nobody confirmed: the guard takes it from here")
+            notifying.log(notifying.NOTICE, "the deadline has come and nobody confirmed: the guard takes it from here")
             return
-        log(NOTICE, "the deadline has come and nobody confirmed: asking the guard")
+        notifying.log(notifying.NOTICE, "the deadline has come and nobody confirmed: asking the guard")
         argv = ["systemctl", "--no-block", "start", f"slotward-deadline@{self._setup.product.name}.service"]
         try:
             _pid, status = os.waitpid(os.posix_spawnp(argv[0], argv, dict(os.environ)), 0)
         except OSError as error:
-            log(WARNING, f"cannot run {argv[0]}: {error.strerror}")
+            notifying.log(notifying.WARNING, f"cannot run {argv[0]}: {error.strerror}")
             return
         if status != 0:
-            log(WARNING, f"{' '.join(argv)} failed with wait status {status}")
+            notifying.log(notifying.WARNING, f"{' '.join(argv)} failed with wait status {status}")
 
     def _answer(self, _events: int) -> None:
         if self._listener is None:
