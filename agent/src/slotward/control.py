@@ -95,13 +95,8 @@ class Control:
 
     def tidy(self) -> None:
         """Remove what an earlier daemon left in staging; while something is at work it may still be needed."""
-        if self._worker.what:
-            return
-        if self._setup.config.mode == config_table.START:
-            from slotward import start_way
-
-            start_way.forget(self._setup)
-        inbox.tidy(self._setup)
+        if not self._worker.what:
+            inbox.tidy(self._setup)
 
     def stop(self) -> None:
         """End what is going on, and serve nobody any more."""
