@@ -9,7 +9,7 @@ import json
 import os
 import pathlib
 import stat
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 from agent.accounts import ACCOUNT
@@ -43,20 +43,28 @@ def _v120(shop: Shop) -> Signed:
 
 
 @pytest.fixture(name="start")
-def _start(tmp_path: pathlib.Path, systemctl: None, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """A host in start mode whose configuration the account may read."""
-    accounts.open_way(tmp_path)
-    start = Start(tmp_path, shop, monkeypatch)
-    start.config.chmod(0o644)
-    return start
+def _start(systemctl: None, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """A host in start mode that the account may walk to, and whose configuration it may read."""
+    with accounts.place() as top:
+        (top / "calls").touch()
+        monkeypatch.setenv("FAKE_SYSTEMD", str(top))
+        start = Start(top, shop, monkeypatch)
+        start.config.chmod(0o644)
+        yield start
+
+
+@pytest.fixture(name="agent", scope="module")
+def _agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[accounts.Accounts]:
+    """The agent for any account."""
+    with accounts.place() as top:
+        yield accounts.Accounts(top, accounts.built(tmp_path_factory.mktemp("built")))
 
 
 class Account:
     """The account, with a target and an artifact that somebody gave to it."""
 
-    def __init__(self, start: Start) -> None:
-        (start.root / "account").mkdir(mode=0o755)
-        self._agent = accounts.Accounts(start.root / "account")
+    def __init__(self, start: Start, agent: accounts.Accounts) -> None:
+        self._agent = agent
         self._start = start
 
     def run(self, *words: object) -> Tuple[int, Dict[str, Any]]:
@@ -79,9 +87,9 @@ class Account:
 
 
 @pytest.fixture(name="account")
-def _account(start: Start) -> Account:
+def _account(start: Start, agent: accounts.Accounts) -> Account:
     """Who asks."""
-    return Account(start)
+    return Account(start, agent)
 
 
 def staged(start: Start) -> List[str]:
