@@ -123,7 +123,7 @@ def test_i6_links_are_left_and_told(data: pathlib.Path, target: accounts.Account
 
 
 def test_i6_no_set_user_id_and_no_open_descriptor_comes_along(data: pathlib.Path) -> None:
-    """systemd would make a program of the account's a set-user-ID program of root's (ADR 18); here it is a plain copy."""
+    """systemd would make a program of the account's a set-user-ID program of root's (ADR 19); here it is a plain copy."""
     give(data, USER)
     program = data / "program"
     program.write_bytes(b"#!/bin/sh\n")

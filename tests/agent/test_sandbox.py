@@ -120,6 +120,6 @@ def test_what_each_may_talk_is_what_the_page_says() -> None:
 
 @pytest.mark.parametrize("mode", ["helper", "start"])
 def test_no_unit_has_what_would_hide_or_hand_over(mode: str) -> None:
-    """DESIGN 9 and ADR 18: ProcSubset= hides the clock, StateDirectory= hands the tree over."""
+    """DESIGN 9 and ADR 19: ProcSubset= hides the clock, StateDirectory= hands the tree over."""
     for found in rendered(mode).values():
         assert {"ProcSubset", "StateDirectory", "Requires", "EnvironmentFile"}.isdisjoint(found)

@@ -193,6 +193,9 @@ def test_the_helper_s_unit() -> None:
     assert (found["Type"], found["Restart"], found["RestartSec"]) == ("notify", "always", "1s")
     assert (found["RestartPreventExitStatus"], found["StartLimitIntervalSec"]) == ("5", "0")
     assert (found["RuntimeDirectory"], found["RuntimeDirectoryMode"]) == ("slotward-helper", "0755")
+    assert "RestartMode" not in dict(
+        keys(by_path(units.render(HELPED, 257, MODES["helper"]))[f"{units.UNIT_DIR}/slotward-helper.service"].text)
+    )
     assert (found["SupplementaryGroups"], found["RequiresMountsFor"]) == ("keepers", "/opt/slotward/slotward")
     guarded = dict(keys(files[f"{units.UNIT_DIR}/slotward-helper.service.d/50-slotward-rollback.conf"].text))
     assert guarded == {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hands the daemon's own directory to another account, when the mode changes (privilege.md, section 8; ADR 18).
+"""Hands the daemon's own directory to another account, when the mode changes (privilege.md, section 8; ADR 19).
 
 Rules:
 - Everything is reached by open descriptors from the directory itself: no link is followed, nothing on another

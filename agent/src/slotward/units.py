@@ -128,7 +128,7 @@ def render(product: products.Product, systemd_version: int, agent: Optional[Agen
     files = _guard_files(product) + _instance_files(product)
     if agent is not None:
         files.append(_agent_unit(product, agent, systemd_version))
-        files += units_modes.files(product, systemd_version, agent)
+        files += units_modes.files(product, agent)
     files.append(unit_files.rollback_dropin(product.unit, product.name))
     return tuple(files)
 

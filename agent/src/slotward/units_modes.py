@@ -6,7 +6,7 @@ Rules:
   `unprivileged.conf` and the units beside it.
 - `Wants=`, never `Requires=`: nothing of root's part keeps the daemon from starting.
 - In neither mode has the daemon a `StateDirectory=`: systemd hands such a tree over when `User=` changes, hard links and
-  set-user-ID bits too (ADR 18).
+  set-user-ID bits too (ADR 19).
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def socket_directory(agent: Agent) -> Tuple[str, str]:
     return "", "" if directory + "/" == RUN else directory
 
 
-def files(product: products.Product, systemd_version: int, agent: Agent) -> List[unit_files.SystemFile]:
+def files(product: products.Product, agent: Agent) -> List[unit_files.SystemFile]:
     """The files of the agent's mode, in the order to write them; none in root mode."""
     if agent.mode == HELPER:
-        beside = _helper_files(product, systemd_version, agent)
+        beside = _helper_files(product, agent)
     elif agent.mode == START:
         beside = _start_files(product, agent)
     else:
@@ -72,7 +72,7 @@ def files(product: products.Product, systemd_version: int, agent: Agent) -> List
     return [*beside, unit_files.SystemFile(DROPIN, 0o644, text)]
 
 
-def _helper_files(product: products.Product, systemd_version: int, agent: Agent) -> List[unit_files.SystemFile]:
+def _helper_files(product: products.Product, agent: Agent) -> List[unit_files.SystemFile]:
     runtime, made = socket_directory(agent)
     elsewhere = made or ("" if runtime else RUN.rstrip("/"))
     marks = {
@@ -82,7 +82,6 @@ def _helper_files(product: products.Product, systemd_version: int, agent: Agent)
         "@GROUP@": agent.group,
         "@RUNTIME@": f"RuntimeDirectory={runtime}\nRuntimeDirectoryMode=0755" if runtime else "",
         "@WRITABLE@": f"ReadWritePaths={elsewhere}" if elsewhere else "",
-        "@RESTART_MODE@": unit_files.restart_mode(systemd_version),
     }
     return [
         unit_files.unit(build_info.HELPER_UNIT, unit_files.filled("slotward-helper.service", marks)),
