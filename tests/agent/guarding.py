@@ -249,6 +249,7 @@ class PairTree(Tree):
 
 RESTART_BOTH = [
     "reset-failed -- demo.service demo-helper.service",
-    "--no-block restart -- demo.service demo-helper.service",
+    "--no-block restart -- demo.service",
+    "--no-block restart -- demo-helper.service",
 ]
 RESTART_HELPER = ["reset-failed -- demo-helper.service", "--no-block restart -- demo-helper.service"]
