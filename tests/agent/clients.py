@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 import pytest
 
@@ -101,7 +101,7 @@ class Group:
         self._directory = ""
         for top in HIERARCHIES:
             with contextlib.suppress(OSError):
-                pathlib.Path(top, name).mkdir()
+                pathlib.Path(top, name).mkdir(parents=True)
                 self._directory = f"{top}/{name}"
                 return
         pytest.skip("needs root to make a control group")
@@ -116,6 +116,8 @@ class Group:
         while True:
             try:
                 pathlib.Path(self._directory).rmdir()
+                if "/" in self.name:
+                    pathlib.Path(self._directory).parent.rmdir()
                 return
             except OSError:
                 if time.monotonic() > until:
@@ -123,21 +125,19 @@ class Group:
             time.sleep(0.05)
 
 
-class Serving:
-    """A server as a process (serving.py), and what it holds open."""
+class Server:
+    """A server as a process, and what it holds open."""
 
-    def __init__(self, path: pathlib.Path, *arguments: object) -> None:
+    def __init__(self, path: object, argv: Sequence[object], first: str, **more: Any) -> None:
+        """Start it; it is ready with its line `first`."""
         self.path = str(path)
-        top = [str(ROOT / "plugins" / "module_utils"), str(ROOT / "agent" / "src")]
-        script = pathlib.Path(__file__).parent / "serving.py"
-        self.process = subprocess.Popen(
-            [sys.executable, "-B", str(script), self.path, *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(top)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "ready\n"
+        self.process = subprocess.Popen([str(word) for word in argv], text=True, **more)
+        stream = self.process.stdout or self.process.stderr
+        assert stream is not None
+        line = stream.readline()
+        if first not in line:
+            self.process.kill()
+            raise AssertionError(line + str(self.process.communicate()))
         self.rest = self.descriptors
 
     @property
@@ -167,11 +167,20 @@ class Serving:
         text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return sum(int(line.split()[1]) for line in text.splitlines() if "ctxt_switches" in line)
 
-    def end(self) -> str:
-        """End it; what it has said."""
+    def end(self) -> None:
+        """End it."""
         self.process.kill()
-        said, _nothing = self.process.communicate()
-        return said
+        self.process.communicate()
+
+
+class Serving(Server):
+    """The server of serving.py."""
+
+    def __init__(self, path: pathlib.Path, *arguments: object) -> None:
+        top = [str(ROOT / "plugins" / "module_utils"), str(ROOT / "agent" / "src")]
+        argv = [sys.executable, "-B", pathlib.Path(__file__).parent / "serving.py", path, *arguments]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(top)}
+        super().__init__(path, argv, "ready", env=environment, stdout=subprocess.PIPE)
 
 
 @contextlib.contextmanager

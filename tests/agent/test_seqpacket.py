@@ -108,9 +108,9 @@ def test_who_sends_for_another_is_refused(server: Serving, group: Group, connect
             peer.send(request(nonce))
             return clients.answered(peer)._asdict()
 
-        return clients.forked(send, *sends)
+        return clients.forked(send, sends[0], sends[1])
 
-    found = clients.forked(handed_on, *connects, group)
+    found = clients.forked(handed_on, connects[0], connects[1], group)
     assert found["code"] == codes.NOT_ALLOWED
     assert "sent what process" in found["message"]
     good(server)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slotcore import codes, protocol, reply, strictjson
 
 ID = "0123456789abcdef"
-texts = st.text(st.characters(exclude_categories=("Cs",)))
+texts = st.text(st.characters(codec="utf-8"))
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-strictjson.MAX_INT, strictjson.MAX_INT) | texts,
     lambda inner: st.lists(inner) | st.dictionaries(texts, inner),

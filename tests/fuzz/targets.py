@@ -23,7 +23,7 @@ import re
 import resource
 import tarfile
 import time
-from typing import Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
 import tomllib
 from support import oracles
@@ -67,6 +67,7 @@ NONCE = "ab" * 16
 LIMITS = archive.Limits(entries=64, total=1 << 20, ratio=200)
 
 Target = Callable[[bytes], None]
+T = TypeVar("T")
 
 
 class Find(AssertionError):
@@ -386,15 +387,20 @@ def fuzz_protocol(data: bytes) -> None:
         written = protocol.render_request(request)
         must(len(written) <= protocol.MAX_REQUEST, "longer than a request may be")
         must(protocol.parse_request(written, nonce) == request, "does not read back")
-    for read, write in ((protocol.parse_hello, protocol.render_hello), (reply.parse, reply.render)):
-        try:
-            found = read(data)
-        except codes.Retryable as error:
-            must(error.code == codes.BAD_ANSWER, error.code)
-            continue
-        again = write(found)
-        must(len(again) <= protocol.MAX_ANSWER, "longer than an answer may be")
-        must(read(again) == found or 6 * len(data) > protocol.MAX_ANSWER, "does not read back")
+    _said_again(data, protocol.parse_hello, protocol.render_hello)
+    _said_again(data, reply.parse, reply.render)
+
+
+def _said_again(data: bytes, read: Callable[[bytes], T], write: Callable[[T], bytes]) -> None:
+    """What is read can be written, short enough, and read again."""
+    try:
+        found = read(data)
+    except codes.Retryable as error:
+        must(error.code == codes.BAD_ANSWER, error.code)
+        return
+    again = write(found)
+    must(len(again) <= protocol.MAX_ANSWER, "longer than an answer may be")
+    must(read(again) == found or 6 * len(data) > protocol.MAX_ANSWER, "does not read back")
 
 
 # --- what a server or a release's maker says ---

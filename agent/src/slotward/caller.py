@@ -225,8 +225,8 @@ class Door:
             return None
         return codes.Refusal(
             codes.NOT_ALLOWED,
-            f"process {sent.pid} is in the control group {seen.cgroup or '(none)'}, not in that of {self._group.unit}, "
-            f"{self._group.path or '(none)'}",
+            f"process {sent.pid} is in the control group {seen.cgroup or '(none)'}, not in that of {self._group.unit}"
+            + (f", {self._group.path}" if self._group.path else ""),
         )
 
 
