@@ -15,9 +15,9 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 
 import pytest
 from agent.accounts import ACCOUNT
-from support import releases
+from support import releases, signing
 
-from slotcore import audit, recording, records
+from slotcore import audit, keys, recording, records
 from slotward import answers, cmd_apply, faults, host, manager, own, systemd, units
 
 UID = pwd.getpwnam(ACCOUNT).pw_uid
@@ -56,6 +56,11 @@ class Shop:
         self._shop = releases.Workshop(directory)
         self.pins, self.threshold = self._shop.pins, self._shop.threshold
         self._directory = directory
+
+    def permit(self, version: str, sequence: int, permit_id: str = "0123456789abcdef") -> bytes:
+        """A permit for this host to go to that release."""
+        by = [keys.load_private(key.path.read_bytes()) for key in self._shop.keys[: self.threshold]]
+        return signing.permit(version, sequence, [host.machine_id()], by, permit_id)
 
     def release(self, version: str, sequence: int, program: str = "", signers: int = 0) -> Signed:
         """Build, write and sign one."""

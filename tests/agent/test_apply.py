@@ -342,6 +342,33 @@ def test_too_slow_is_for_good_and_stopped_is_not(start: Start, v110: Signed, mon
     assert said["state"] == "refused"
 
 
+def test_I3_a_permit_that_the_account_hands_over_lets_this_host_below_its_floor_once(
+    start: Start, shop: Shop, v110: Signed
+) -> None:
+    """It is root that reads and judges it: another host's, or another release's, is worth nothing; a used one too."""
+    start.write(recording.UPDATE, records.render_update(records.Update(floor=3)))
+    for trial_id, permit, code in (
+        ("0" * 16, shop.permit("1.2.0", 2), "not-permitted"),
+        ("1" * 16, b"{}", "bad-document"),
+    ):
+        start.stage(v110, trial_id, permit=f"{trial_id}.permit")
+        start.file(f"{trial_id}.permit", permit)
+        assert start.applied() == (3, "refused", code)
+    at_rest(start)
+    start.stage(v110, permit=f"{ID}.permit")
+    start.file(f"{ID}.permit", shop.permit("1.1.0", 2))
+    assert start.applied()[1] == "trial"
+    on_trial(start)
+    assert start.events()[-3:] == ["accepted", "permitted", "swapped"]
+    manager.go_back(start.setup.product, manager.look(start.setup.product), "", codes.GAVE_UP)
+    assert start.state().update.floor == 3
+    start.write(recording.UPDATE, records.render_update(start.state().update._replace(failed=())))
+    start.write(recording.SLOTS, records.render_slots({"a": starts.OLD}))
+    start.stage(v110, ELSE, permit=f"{ELSE}.permit")
+    start.file(f"{ELSE}.permit", shop.permit("1.1.0", 2))
+    assert start.applied() == (3, "refused", "permit-used")
+
+
 # -- once --------------------------------------------------------------------------------------------------------------------
 
 

@@ -386,7 +386,7 @@ def test_what_is_done_with_is_forgotten(
         start_way.forget(start.setup)
         assert staged(start) == (["slotward-1.2.0.part"] if gone else everything)
     said = capsys.readouterr().err
-    assert said == (f"<5>what was asked for ended as {state} ({code}): a sentence\n" if gone else "")
+    assert said == (f"<5>what was asked for: {state} ({code}): a sentence\n" if gone else "")
 
 
 def test_a_request_that_became_a_trial_is_told_by_its_id(

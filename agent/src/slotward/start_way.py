@@ -238,7 +238,7 @@ def _end_of(setup: own.Setup, data: bytes) -> str:
         trial_id = ""
     known = answer_to(setup, trial_id, hashlib.sha256(data).hexdigest())
     if known is not None:
-        return f"what was asked for ended as {known.state} ({known.code}): {known.message}" if known.final else ""
+        return f"what was asked for: {known.state} ({known.code}): {known.message}" if known.final else ""
     seen = manager.look(setup.product)
     in_flight = seen.settlement.trial
     last = askeds.trial_of(seen.state, in_flight.trial_id if in_flight is not None else "")
