@@ -665,6 +665,8 @@ def test_a_process_that_is_killed_anywhere_leaves_a_host_that_starts(start: Star
             at_rest(start)
             ends.add("abandoned")
         assert start.applied()[1] == "idle", "a second start changes nothing"
+        told = start.events()
+        assert len(set(told)) == len(told), (point, told)
     assert ends == {"trial", "abandoned"}
     plans = {point.partition(".")[0] for point in points}
     assert {"stage", "check", "swap", "asked"} <= plans, plans

@@ -271,3 +271,14 @@ def test_update_tells_the_head(product: products.Product, config: str, capsys: p
     audit.note(product, audits.CLEARED)
     head = audit_read.read(product.slots_dir).chain.head
     assert command(capsys, "update", "--config", config)[1]["audit"] == {"n": 1, "hash": head.hash}
+
+
+def test_what_was_accepted_is_noted_once_for_each_release(product: products.Product) -> None:
+    """The same request carried out again after a cut is one decision; another release under its id is another one."""
+    again = resting.TRIAL._replace(to_version="1.2.0", to_sha256="2" * 64)
+    for one in (resting.TRIAL, resting.TRIAL, again, again, resting.TRIAL):
+        audit.accepted(product, one)
+    assert [(event.event, event.to_version) for event in lines(product)] == [
+        ("accepted", "1.1.0"),
+        ("accepted", "1.2.0"),
+    ]

@@ -187,8 +187,11 @@ def _of_trial(name: str, event: str, trial: trials.Trial) -> audits.Event:
 
 
 def accepted(product: products.Product, trial: trials.Trial) -> None:
-    """Every check has passed and the switch comes next; raises when that cannot be written down first."""
-    _note(product, _of_trial(product.name, audits.ACCEPTED, trial))
+    """Every check has passed and the switch comes next; raises when that cannot be written down first.
+
+    Once for each trial: start mode carries a request out again that was cut before it left a trace but this one.
+    """
+    _note(product, _of_trial(product.name, audits.ACCEPTED, trial), once=True)
 
 
 def permitted(product: products.Product, trial: trials.Trial, permit_id: str) -> None:

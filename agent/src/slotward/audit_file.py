@@ -132,6 +132,8 @@ def _same(line: bytes, event: audit.Event) -> bool:
         found = audit.parse(line).event
     except audit.BadLine:
         return False
+    if event.event == audit.ACCEPTED and (found.to_version, found.sha256) != (event.to_version, event.sha256):
+        return False  # what was accepted under this id before was another release
     return (found.event, found.trial_id) == (event.event, event.trial_id) and bool(
         event.trial_id or found.at == event.at
     )
