@@ -205,3 +205,23 @@ def test_an_account_that_is_not_there_is_named() -> None:
     with pytest.raises(codes.Refused, match="no account no-such-one on this host: run `slotward setup`") as caught:
         caller.account_of("no-such-one")
     assert caught.value.code == codes.NO_ACCOUNT
+
+
+def test_without_a_group_the_account_is_all_that_counts() -> None:
+    """A daemon's sandbox hides other processes: nothing is looked up, and who sent must still be who connected."""
+    gone = 2**22 + 1
+    door = caller.Door(ACCOUNT)
+    for who, kind, served in (
+        (caller.Peer(gone, 0, 0), caller.ROOT, True),
+        (caller.Peer(gone, 990, 980), caller.ACCOUNT, True),
+        (caller.Peer(gone, 990, 0), caller.STRANGER, False),
+        (caller.Peer(gone, 991, 980), caller.STRANGER, False),
+    ):
+        assert door.meet(who) == caller.Met(kind, 0)
+        assert (door.check(who, who, 600) is None) is served
+        other = door.check(who, who._replace(pid=7), 600)
+        assert other is not None
+        assert other.code == codes.NOT_ALLOWED
+    with_group = caller.Door(ACCOUNT, caller.Group(UNIT, lambda: GROUP))
+    assert with_group.meet(caller.Peer(gone, 0, 0)) is None
+    assert with_group.check(caller.Peer(gone, 0, 0), caller.Peer(gone, 0, 0), 600) is not None

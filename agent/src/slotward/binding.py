@@ -34,7 +34,9 @@ def listen(path: str, mode: int, gid: int, backlog: int) -> socket.socket:
         try:
             os.fchmod(inside, 0o700)
             listener.bind(f"/proc/self/fd/{inside}/{NAME}")  # a path of any length fits so
-            if os.stat(NAME, dir_fd=inside, follow_symlinks=False).st_gid != gid:  # a sandbox may forbid even the idle call
+            if (
+                os.stat(NAME, dir_fd=inside, follow_symlinks=False).st_gid != gid
+            ):  # a sandbox may forbid even the idle call
                 os.chown(NAME, -1, gid, dir_fd=inside, follow_symlinks=False)
             os.chmod(f"/proc/self/fd/{inside}/{NAME}", mode)
             listener.listen(backlog)

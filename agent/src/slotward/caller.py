@@ -201,23 +201,41 @@ class Group:
         return is_within(cgroup, self.path)
 
 
+class Met(NamedTuple):
+    """Among whom a connection counts, and since when its process is there."""
+
+    kind: str
+    started: int
+
+
 class Door:
-    """Who is let in: root, and the daemon's account, where a group is given from within that group alone."""
+    """Who is let in: root, and the daemon's account; where a group is given, the account from within that group alone.
+
+    Without a group an account's process is as good as another of its processes, so nothing is looked up in /proc, which a
+    sandbox may hide (`ProtectProc=`): the kernel's word on the account of who sent is all.
+    """
 
     def __init__(self, account: Account, group: Optional[Group] = None) -> None:
         self._account = account
         self._group = group
 
-    def kind(self, connected: Peer, seen: Seen) -> str:
-        """Among whom a connection counts, so that those who are not served cannot take the places of those who are."""
+    def meet(self, connected: Peer) -> Optional[Met]:
+        """Among whom a connection counts, so that those who are not served cannot take the places of those who are.
+
+        None when the process has ended.
+        """
+        seen = Seen(0, "") if self._group is None else look(connected.pid)
+        if seen is None:
+            return None
         if connected.uid == 0:
-            return ROOT
+            return Met(ROOT, seen.started)
         inside = self._group is None or self._group.holds(seen.cgroup)
-        return ACCOUNT if inside and check_account(connected, self._account) is None else STRANGER
+        served = inside and check_account(connected, self._account) is None
+        return Met(ACCOUNT if served else STRANGER, seen.started)
 
     def check(self, connected: Peer, sent: Peer, greeted: int) -> Optional[codes.Refusal]:
         """Why who sent this message is not served; None when it is."""
-        seen = look(sent.pid)
+        seen = Seen(0, "") if self._group is None else look(sent.pid)
         refusal = check_account(connected, self._account) or check_sender(connected, sent, greeted, seen)
         if refusal is not None or seen is None:
             return refusal

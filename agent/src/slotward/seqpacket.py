@@ -136,20 +136,19 @@ class Server:
 
     def _admit(self, peer: socket.socket) -> None:
         who = caller.connected(peer)
-        seen = caller.look(who.pid)
-        kind = self._service.door.kind(who, seen) if seen is not None else caller.STRANGER
-        if seen is None or not self._has_room(kind):
+        met = self._service.door.meet(who)
+        if met is None or not self._has_room(met.kind):
             peer.close()
             return
         peer.setblocking(False)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        connection = Connection(peer, who, kind)
+        connection = Connection(peer, who, met.kind)
         self._connections.add(connection)
-        if seen.started < caller.ticks_now():
+        if met.started < caller.ticks_now():
             self._greet(connection)
         else:  # as young as this clock can tell: greeted in the next tick, so that it was there before
-            moment = (seen.started + 1) / caller.TICKS + 0.001
+            moment = (met.started + 1) / caller.TICKS + 0.001
             self._loop.at(connection, moment, lambda: self._greet(connection))
 
     def _has_room(self, kind: str) -> bool:
