@@ -194,6 +194,9 @@ def _of_updates(host: Host) -> Dict[str, Scenario]:
     add("swap", staged(), plans.plan_swap(product, TRIAL), done)
     leftovers = {"back": b"->b", "trial_log": values.STARTED, "trial_sources": b"0000000000000000 controller\n"}
     add("swap over leftovers", staged(**leftovers), plans.plan_swap(product, TRIAL), done)
+    started = trial.LOG_HEADER + b"start %d\n" % (TRIAL.deadline_s - TRIAL.length_s)
+    waited_for = plans.plan_swap(product, TRIAL, restart=False)
+    add("swap before a start", staged(), waited_for, {**done, "slots/trial.log": started})
     last_boot = TRIAL._replace(boots_left=0)
     done = {**done, "slots/trial": trial.render_trial(last_boot)}
     add("swap without boots", staged(), plans.plan_swap(product, last_boot), done, pending=last_boot)
