@@ -19,8 +19,10 @@ import sys
 import types
 from typing import Any, Dict, List, Sequence, Tuple
 
-from slotcore import recording, records
+from slotcore import codes, recording, records
+from slotcore import trial as trials
 from slotward import accounts, cmd_setup, faults, handover, systemd, units_modes
+from slotward import host as hosts
 
 MOUNTS = """
 set -e
@@ -265,8 +267,92 @@ def points(host: Host, first: str, second: str) -> int:
     return len(host.points)
 
 
+def refused(host: Host, case: str) -> Dict[str, Any]:
+    """What setup answers to a host that cannot go to helper mode, and whether anything was changed."""
+    host.fresh("root")
+    more = ""
+    if case == "data-dir":
+        DATA.chmod(0o755)
+    elif case == "account":
+        subprocess.run(["useradd", "--non-unique", "--uid", "0", "toor"], check=False, capture_output=True)
+        more = 'user = "toor"\n'
+    elif case == "directory":
+        (ENTRYPOINT.parents[1] / "lib").chmod(0o2775)
+        ENTRYPOINT.parent.chmod(0o777)
+    elif case == "way-to-data":
+        DATA.parent.chmod(0o777)
+    elif case == "entrypoint":
+        for name in ("current", "good"):
+            (SLOTS / name).unlink()
+        ENTRYPOINT.unlink()
+        ENTRYPOINT.write_bytes(BYTES["a"])
+        ENTRYPOINT.chmod(0o755)
+    elif case == "trial":
+        for name, slot in (("back", "b"), ("current.tmp", "a")):
+            (SLOTS / name).symlink_to(slot)
+        (SLOTS / "current.tmp").rename(SLOTS / "current")
+        record = trial_record()
+        (SLOTS / "trial").write_bytes(record)
+    host.configure("helper", more)
+    before = host.snapshot()
+    found: Dict[str, Any] = {"code": "ok", "text": ""}
+    for check in (True, False):
+        try:
+            host.setup(check=check)
+        except (codes.Refused, codes.Retryable, codes.BadConfig, codes.BrokenRecord) as error:
+            found = {"code": error.code, "text": str(error)}
+    same = host.snapshot() == before
+    found.update(same=same, mended=[])
+    if case in ("directory", "way-to-data"):
+        planned = host.setup(check=True, fix_directories=True)["changes"]
+        found["mended"] = host.setup(fix_directories=True)["changes"]
+        found["same"] = same and planned == found["mended"] and host.setup()["changes"] == []
+    DATA.parent.chmod(0o755)
+    return found
+
+
+def trial_record() -> bytes:
+    """A trial that has all its time."""
+    clock = hosts.clock()
+    found = trials.Trial(
+        "00112233445566aa", "slotward", "1.2.0", "1.1.0", "b", "a", 1, clock.boot_id, 600, clock.uptime_s + 600, 3, "-",
+        hashlib.sha256(BYTES["b"]).hexdigest(), hashlib.sha256(BYTES["a"]).hexdigest(),
+    )  # fmt: skip
+    return trials.render_trial(found)
+
+
+def elsewhere(host: Host) -> Dict[str, Any]:
+    """The socket in a directory of its own outside /run, and an account whose group has another name."""
+    host.fresh("root")
+    subprocess.run(["useradd", "--system", "--gid", "adm", "keeper"], check=False, capture_output=True)
+    host.configure("helper", 'socket = "/opt/sockets/deep/helper.sock"\nuser = "keeper"\n')
+    planned = host.setup(check=True)["changes"]
+    done, again = host.setup()["changes"], host.setup()["changes"]
+    made = handover.owned("/opt/sockets/deep")
+    dropin = pathlib.Path(units_modes.DROPIN).read_text()
+    return {
+        "planned": planned,
+        "done": done,
+        "again": again,
+        "made": made,
+        "dropin": dropin,
+        "config": handover.owned(str(CONFIG)),
+    }
+
+
 def main() -> int:
-    """`moving.py FIRST SECOND`: a line of JSON for the change without a cut, and one for each point at which it is cut."""
+    """`moving.py refused CASE`, `moving.py elsewhere`, or `moving.py FIRST SECOND`: lines of JSON."""
+    if sys.argv[1] == "refused":
+        print(json.dumps(refused(Host(), sys.argv[2])))
+        return 0
+    if sys.argv[1] == "elsewhere":
+        print(json.dumps(elsewhere(Host())))
+        return 0
+    return changes()
+
+
+def changes() -> int:
+    """A line of JSON for the change without a cut, and one for each point at which it is cut."""
     first, second = sys.argv[1:3]
     host = Host()
     clean = move(host, first, second, -1)

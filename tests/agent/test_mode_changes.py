@@ -67,3 +67,44 @@ def left_over(after: Dict[str, List[Any]], mode: str) -> None:
     assert (set(owners.values()) == {(0, 0)}) == (mode == "root")
     config = after["/etc/slotward/config.toml"]
     assert (config[0], config[1] == 0, config[2] & 0o777) == (0, mode == "root", 0o600 if mode == "root" else 0o640)
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "said"),
+    [
+        (
+            "data-dir",
+            "directory-unsafe",
+            "data_dir /var/lib/slotward holds identity.json and is open to others (mode 0755)",
+        ),
+        ("account", "bad-config", "[helper] user: 'toor' has uid 0"),
+        ("directory", "directory-unsafe", "/usr/local/lib (mode 2775, group 0): chmod go-w /usr/local/lib"),
+        ("way-to-data", "directory-unsafe", "/var/lib (mode 0777, group 0): chmod go-w /var/lib"),
+        ("entrypoint", "adopt-needs-consent", "in helper mode root's part starts from the slots"),
+        ("trial", "trial-pending", "trial 00112233445566aa of 1.1.0 is pending"),
+    ],
+)
+def test_c6_what_is_refused_changes_nothing(case: str, code: str, said: str) -> None:
+    """C6, section 8: a host on trial, one with an unsafe directory, an account of root's or a data_dir of others stays
+    as it is, by setup and by --check; what --fix-directories mends is listed, and exactly that.
+    """
+    (found,) = told(pathlib.Path(moving.__file__), "refused", case)
+    assert found["code"] == code
+    assert said in found["text"]
+    assert found["same"], found
+    mended = {change["path"]: change["what"] for change in found["mended"] if change["what"].startswith("chmod")}
+    expected = {"directory": ("/usr/local/bin", "/usr/local/lib"), "way-to-data": ("/var/lib",)}.get(case, ())
+    assert mended == {path: f"chmod go-w {path}" for path in expected}
+
+
+def test_a_socket_and_a_group_of_one_s_own() -> None:
+    """A socket outside /run has its directory made, root's and open to look at; the group is the account's own."""
+    (found,) = told(pathlib.Path(moving.__file__), "elsewhere")
+    assert found["planned"] == found["done"]
+    assert found["again"] == []
+    assert {"path": "/opt/sockets/deep", "what": "create"} in found["done"]
+    assert found["made"] == [0, 0, 0o755]
+    assert "User=keeper\nGroup=adm\n" in found["dropin"]
+    assert found["config"][0] == 0
+    assert found["config"][1] != 0
+    assert found["config"][2] == 0o640

@@ -225,7 +225,9 @@ def run(args: argparse.Namespace) -> answers.Answer:
     missing = [path for path, _mode in _directories(setup) if not os.path.isdir(path)]
     immutable.check(missing)
     mended = mode_setup.refuse(setup, args.fix_directories)
-    before = host.read_state(setup.product)
+    first = manager.look(setup.product)
+    _refuse_trial(first)  # before settling, which would make the links of another mode
+    before = first.state
     if args.check:
         return _once(setup, args, missing, _Before(before, mended))
     for path, mode in _directories(setup):

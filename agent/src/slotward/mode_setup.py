@@ -85,6 +85,8 @@ def refuse(setup: own.Setup, fix_directories: bool) -> Tuple[ways.Risk, ...]:
     problem = accounts.problem(accounts.find(setup.config.user))
     if problem:
         raise codes.BadConfig([f"[{setup.config.mode}] user: {problem}"])
+    if os.path.lexists(setup.config.data_dir):
+        _data_due(setup, accounts.find(setup.config.user), _before()[1], found)
     return found
 
 
@@ -109,13 +111,15 @@ def _known_uids(*names: str) -> Tuple[int, ...]:
     return tuple(account.uid for account in found if account is not None)
 
 
-def _data_due(setup: own.Setup, account: Optional[accounts.Account], user_before: str) -> bool:
+def _data_due(
+    setup: own.Setup, account: Optional[accounts.Account], user_before: str, mended: Sequence[ways.Risk]
+) -> bool:
     path = setup.config.data_dir
     if not os.path.lexists(path):
         return setup.config.mode != units_modes.ROOT
     if account is not None and not handover.is_due(path, account):
         return False
-    found = ways.at_risk((os.path.dirname(path),))
+    found = [risk for risk in ways.at_risk((os.path.dirname(path),)) if risk not in mended]
     if found and setup.config.mode == units_modes.ROOT:
         raise ways.refusal(found)
     users = (setup.config.user, user_before, setup.config.helper_user, setup.config.start_user)
@@ -190,7 +194,7 @@ def look(setup: own.Setup, mended: Sequence[ways.Risk], state: settle.State, ins
         directory=directory if directory == CONFIG_DIRECTORY else "",
         directory_is=_owned(CONFIG_DIRECTORY),
         data_dir=config.data_dir,
-        data_due=_data_due(setup, account, user_before),
+        data_due=_data_due(setup, account, user_before, mended),
         risks=tuple(mended),
         socket_directory=socket_directory if helper and not os.path.isdir(socket_directory or "/") else "",
         helper_link=_helper_link(setup, state, installs),
