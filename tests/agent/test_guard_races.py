@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Callable, List, Tuple
 
 import pytest
-from agent.guarding import NOW, SHELLS, Tree, record
+from agent.guarding import NOW, SHELLS, PairTree, Tree, record
 
 from agent import guarding
 from slotcore import trial as trials
@@ -69,6 +69,33 @@ def rollback(slots: pathlib.Path) -> bool:
     return True
 
 
+def confirm_both(slots: pathlib.Path) -> bool:
+    """What the agent does to confirm with a helper: the links to go back by are gone before `good` moves."""
+    try:
+        os.rename(slots / "trial", slots / "trial.confirm")
+    except FileNotFoundError:
+        return False
+    for name in ("back", "helper.back"):
+        (slots / name).unlink(missing_ok=True)
+    (slots / "floor").write_text("2", encoding="ascii")
+    os.symlink("b", slots / "good.tmp")
+    os.rename(slots / "good.tmp", slots / "good")
+    for name in ("trial.confirm", "trial.log"):
+        (slots / name).unlink(missing_ok=True)
+    return True
+
+
+def rollback_both(slots: pathlib.Path) -> bool:
+    """What the agent does to go back with a helper: each link by a rename, which the guard may have done meanwhile."""
+    if not rollback(slots):
+        return False
+    try:
+        os.rename(slots / "helper.back", slots / "helper")
+    except FileNotFoundError:
+        return True
+    return True
+
+
 def one_round(tree: Tree, mode: str, pause: float, act: Act) -> bool:
     """Run the guard and the other party at once."""
     guard = subprocess.Popen(
@@ -111,6 +138,50 @@ def test_confirming_against_the_guard_a_thousand_times(room: pathlib.Path) -> No
     run_all(many)
     assert len(seen) == ROUNDS
     assert 20 < sum(seen) < ROUNDS - 20, f"the pauses missed the race: {sum(seen)} of {ROUNDS} confirmed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["start", "tick"])
+def test_confirming_both_against_the_guard_a_thousand_times(room: pathlib.Path, mode: str) -> None:
+    """I12: never one link here and the other there, whoever wins; both kinds of winner are seen."""
+    seen: List[bool] = []
+
+    def many(number: int) -> None:
+        tree = PairTree(room / str(number), SHELLS[number])
+        for pause in spread(number, ROUNDS // 4, 0.014):
+            reset(tree, record(deadline_s=NOW))
+            won = one_round(tree, mode, pause, confirm_both)
+            links = [os.readlink(tree.slots / name) for name in ("current", "good", "helper")]
+            floor = (tree.slots / "floor").exists()
+            if (links, floor, tree.reason()) not in (
+                (["b"] * 3, True, None),
+                (["a"] * 3, False, "deadline-passed"),
+            ):
+                raise AssertionError((won, links, floor, tree.names()))
+            if won != floor or {"trial", "helper.back", "back"} & set(tree.names()):
+                raise AssertionError((won, floor, tree.names()))
+            seen.append(won)
+
+    run_all(many)
+    assert len(seen) == ROUNDS // 2
+    assert 10 < sum(seen) < ROUNDS // 2 - 10, f"the pauses missed the race: {sum(seen)} of {len(seen)} confirmed"
+
+
+@pytest.mark.parametrize("mode", ["start", "tick"])
+def test_going_back_twice_at_once_brings_both_links_home(room: pathlib.Path, mode: str) -> None:
+    """The agent and the guard move the same two links by the same two names; whoever comes late finishes."""
+
+    def many(number: int) -> None:
+        tree = PairTree(room / str(number), SHELLS[number])
+        for pause in spread(number, 60, 0.02):
+            reset(tree, record(deadline_s=NOW))
+            one_round(tree, mode, pause, rollback_both)
+            tree.run("tick")
+            links = [os.readlink(tree.slots / name) for name in ("current", "good", "helper")]
+            if links != ["a"] * 3 or (tree.slots / "trial").exists():
+                raise AssertionError((links, tree.names()))
+
+    run_all(many)
 
 
 def run_all(many: Callable[[int], None]) -> None:
@@ -229,6 +300,12 @@ def full(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Tre
         )
 
 
+@pytest.fixture
+def full_pair(full: Tree) -> PairTree:
+    """The same with a helper."""
+    return PairTree(full.root, slots=full.slots)
+
+
 def fill(tree: Tree) -> None:
     """Use up every byte and every inode."""
     top = tree.slots.parent
@@ -279,6 +356,77 @@ def test_going_back_needs_no_space_and_no_inode(full: Tree, shell: Tuple[str, ..
     fill(full)
     full.run("tick")
     full.went_back("deadline-passed")
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+@pytest.mark.parametrize("missing", [(), ("helper.back",), ("back", "helper.back")], ids=["none", "helper", "both"])
+@pytest.mark.parametrize("mode", ["start", "tick"])
+def test_going_back_with_a_helper_needs_no_space_and_no_inode(
+    full_pair: PairTree, shell: Tuple[str, ...], missing: Tuple[str, ...], mode: str
+) -> None:
+    """I2: both links, also when what they go back by must be made again; and what is owed is known."""
+    full_pair.shell = shell
+    full_pair.swap(record(deadline_s=NOW))
+    for name in missing:
+        full_pair.link(name, "b")
+    fill(full_pair)
+    full_pair.run(mode)
+    full_pair.went_back("deadline-passed")
+    assert [line.split(" 1000")[0] for line in full_pair.log()] == ["owed", "helper owed", "restart", "helper restart"]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+@pytest.mark.parametrize("side", ["unit", "helper"])
+def test_crashes_of_either_are_counted_on_a_full_disk(full_pair: PairTree, shell: Tuple[str, ...], side: str) -> None:
+    """The log's first block has room for both."""
+    full_pair.shell = shell
+    full_pair.swap()
+    full_pair.started()
+    fill(full_pair)
+    for number in range(1, 5):
+        end = 951_000_000 + number * 1_000_000
+        shown = {
+            "ActiveState": "inactive",
+            "Result": "exit-code",
+            "Job": "4",
+            "ExecMainExitTimestampMonotonic": str(end),
+            "ActiveExitTimestampMonotonic": str(end + 1),
+            "InactiveExitTimestampMonotonic": str(end + 2),
+        }
+        full_pair.goes_on()
+        full_pair.pair(**{side: shown})
+        full_pair.run("start")
+    full_pair.went_back("crash-loop")
+
+
+@pytest.mark.parametrize("mode", ["start", "tick"])
+def test_a_read_only_disk_moves_neither_link(full_pair: PairTree, mode: str) -> None:
+    """It is said, the guard's unit fails, and the next one takes both back."""
+    full_pair.swap(record(deadline_s=NOW))
+    at = str(full_pair.slots.parent)
+    subprocess.run(["mount", "-o", "remount,ro", at], check=True)
+    assert "read-only" in full_pair.run(mode, expect=1)
+    assert (full_pair.current(), full_pair.helper()) == ("b", "b")
+    assert full_pair.calls() == []
+    subprocess.run(["mount", "-o", "remount,rw", at], check=True)
+    full_pair.run(mode)
+    full_pair.went_back("deadline-passed")
+
+
+def test_a_disk_that_turns_read_only_between_the_two_links_is_finished_later(full_pair: PairTree) -> None:
+    """current is home, helper cannot move: both are told apart, and the tick goes on until it can."""
+    full_pair.swap(record(deadline_s=NOW))
+    (full_pair.slots / "trial").rename(full_pair.slots / "trial.revert")
+    (full_pair.slots / "back").rename(full_pair.slots / "current")
+    at = str(full_pair.slots.parent)
+    subprocess.run(["mount", "-o", "remount,ro", at], check=True)
+    assert "helper still names 'b'" in full_pair.run("tick", expect=1)
+    assert "stop -- slotward-deadline@demo.timer" not in full_pair.calls()
+    full_pair.forget_calls()
+    subprocess.run(["mount", "-o", "remount,rw", at], check=True)
+    full_pair.run("tick")
+    assert (full_pair.current(), full_pair.helper()) == ("a", "a")
+    assert "--no-block restart -- demo-helper.service" in full_pair.calls()
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
