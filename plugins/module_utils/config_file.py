@@ -184,6 +184,21 @@ def _was_read(path: str, data: Optional[bytes]) -> bool:
     return config.load(data, path)[0].mode != config_table.ROOT
 
 
+def difference(path: str, found: Found, planned: Planned) -> List[Dict[str, str]]:
+    """What is there and what should be: the text, and who may do what with it."""
+    headers = {"before_header": path, "after_header": path}
+    before = "" if found.data is None else found.data.decode("utf-8")
+    now = [
+        found.file.shown("file") if found.file else "",
+        found.directory.shown("directory") if found.directory else "",
+    ]
+    after = [planned.file.shown("file"), planned.directory.shown("directory")]
+    return [
+        dict(headers, before=before, after=planned.text),
+        dict(headers, before="".join(now), after="".join(after)),
+    ]
+
+
 def public(text: str, path: str) -> str:
     """The file without what may be a secret; for whoever only wants to know where things are."""
     values = toml.parse(text, path).values().get(config.UPDATE, {})

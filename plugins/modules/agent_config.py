@@ -210,7 +210,7 @@ planned:
   sample: null
 """
 
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slotward.fleet.plugins.module_utils import config_file
@@ -253,33 +253,12 @@ OPTIONS = {
 }
 
 
-def difference(path: str, found: config_file.Found, planned: config_file.Planned) -> List[Dict[str, str]]:
-    """What is there and what should be: the text, and who may do what with it."""
-    headers = {"before_header": path, "after_header": path}
-    before = "" if found.data is None else found.data.decode("utf-8")
-    now = [
-        found.file.shown("file") if found.file else "",
-        found.directory.shown("directory") if found.directory else "",
-    ]
-    after = [planned.file.shown("file"), planned.directory.shown("directory")]
-    return [
-        dict(headers, before=before, after=planned.text),
-        dict(headers, before="".join(now), after="".join(after)),
-    ]
-
-
 def main() -> None:
     """Plan the file, show the difference, write it."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     path = module.params["path"]
-    result: Dict[str, Any] = {
-        "path": path,
-        "code": codes.OK,
-        "problems": [],
-        "agent_mode": None,
-        "agent_user": None,
-        "planned": None,
-    }
+    result: Dict[str, Any] = {"path": path, "code": codes.OK, "problems": [], "planned": None}
+    result.update(agent_mode=None, agent_user=None)
     try:
         found = config_file.read(path)
         module.no_log_values.update(config_file.secrets(found.data, path))
@@ -291,7 +270,7 @@ def main() -> None:
         result.update(code=codes.CANNOT_READ, changed=False)
         module.fail_json(msg="%s cannot be read: %s" % (path, error.strerror), **result)
     result.update(changed=planned.differs(found), agent_mode=planned.mode, agent_user=planned.user)
-    result["diff"] = difference(path, found, planned)
+    result["diff"] = config_file.difference(path, found, planned)
     if result["changed"]:
         result["planned"] = config_file.public(planned.text, path)
     if result["changed"] and not module.check_mode:
