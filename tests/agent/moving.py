@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import stat
 import subprocess
@@ -113,8 +114,10 @@ def make_triggers() -> None:
     """As systemd-tmpfiles by slotward-start.conf."""
     directory = pathlib.Path(units_modes.START_DIR)
     directory.mkdir(exist_ok=True)
-    for name in ("confirm", "give-up"):
+    account = re.search(r"^f \S+ 0600 (\S+)", pathlib.Path(units_modes.TMPFILES).read_text(), re.MULTILINE)
+    for name in units_modes.START_FILES:
         (directory / name).touch(0o600)
+        shutil.chown(directory / name, account.group(1) if account is not None else None)
 
 
 class Cut(BaseException):
@@ -138,6 +141,8 @@ class Host:
 
     def configure(self, mode: str, more: str = "") -> None:
         """As the role or an operator writes it: in place of the old one, with its owner and mode."""
+        mode, _colon, user = mode.partition(":")
+        more += f'user = "{user}"\n' if user else ""
         CONFIG.parent.mkdir(exist_ok=True)
         CONFIG.touch(0o600)
         CONFIG.write_text(f"[update]\ntrial_length_s = 20\n{SECTIONS[mode]}{more}")
@@ -172,7 +177,7 @@ class Host:
         self.systemd.__init__()  # type: ignore[misc]
         self.configure(mode)
         self.setup()
-        if mode == "helper":  # the role starts it
+        if mode.startswith("helper"):  # the role starts it
             self.systemd.change("enable", ["slotward-helper.service"])
             self.systemd.change("start", ["slotward-helper.service"])
 

@@ -210,6 +210,7 @@ def test_the_helper_s_unit() -> None:
     [
         ("/run/slotward-helper/helper.sock", "slotward-helper", None, ""),
         ("/run/a/b/helper.sock", "a/b", None, ""),
+        ("/var/run/c/helper.sock", "c", None, ""),
         ("/run/helper.sock", None, "/run", ""),
         ("/srv/slotward-socket/helper.sock", None, "/srv/slotward-socket", "/srv/slotward-socket"),
     ],

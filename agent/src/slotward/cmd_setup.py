@@ -272,7 +272,7 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before
     left: List[str] = []
     if not args.check:
         mode_setup.note_change(setup, due)
-        mode_steps.carry_out(setup, due.steps, modes.Phase.BEFORE)
+        left = mode_steps.carry_out(setup, due.steps, modes.Phase.BEFORE)
         for name in at_risk:
             staging.take_over(name, DIRECTORY_MODE)
         _install(setup, seen, what, path, args)
@@ -282,6 +282,6 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before
             systemd.daemon_reload()
         if timer_due:
             systemd.enable(units.timer_of(product.name))
-        left = mode_steps.carry_out(setup, due.steps, modes.Phase.AFTER)
+        left += mode_steps.carry_out(setup, due.steps, modes.Phase.AFTER)
     unit_changed = any(change["path"].startswith(f"{units.UNIT_DIR}/{product.unit}") for change in changes)
     return _answer(setup, changes, what, unit_changed or due.reload, left)

@@ -160,6 +160,11 @@ def _leftovers(setup: own.Setup) -> Tuple[str, ...]:
     return tuple(product.path(name) for name in names if os.path.lexists(product.path(name)))
 
 
+def _triggers_are_of(account: Optional[accounts.Account]) -> bool:
+    found = [_owned(f"{units_modes.START_DIR}/{name}") for name in units_modes.START_FILES]
+    return account is not None and all(one is not None and one.uid == account.uid for one in found)
+
+
 def _trees(setup: own.Setup) -> Tuple[str, ...]:
     """Root's own staging, which root's commands have in data_dir in root mode, and the files that trigger."""
     mode, found = setup.config.mode, []
@@ -194,6 +199,7 @@ def look(setup: own.Setup, mended: Sequence[ways.Risk], state: settle.State, ins
         directory=directory if directory == CONFIG_DIRECTORY else "",
         directory_is=_owned(CONFIG_DIRECTORY),
         data_dir=config.data_dir,
+        between_accounts="root" not in (user_before, config.user),
         data_due=_data_due(setup, account, user_before, mended),
         risks=tuple(mended),
         socket_directory=socket_directory if helper and not os.path.isdir(socket_directory or "/") else "",
@@ -203,7 +209,7 @@ def look(setup: own.Setup, mended: Sequence[ways.Risk], state: settle.State, ins
         leftovers=_leftovers(setup),
         trees=_trees(setup),
         forget=f"{config.data_dir}/staging/apply" if (before, config.mode) == MOVES_TO_START else "",
-        start_directory=os.path.isdir(units_modes.START_DIR),
+        start_directory=_triggers_are_of(account),
         enable=_to_enable(shown, config.mode),
         reload=any(found.get("NeedDaemonReload") == "yes" for found in shown.values()),
     )

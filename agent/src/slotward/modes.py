@@ -70,6 +70,8 @@ class Seen(NamedTuple):
     directory_is: Optional[handover.Owned] = None
     data_dir: str = ""
     data_due: bool = False
+    between_accounts: bool = False
+    """Whether data_dir goes from one account to another: then first, while the units still say whose it was."""
     risks: Tuple[ways.Risk, ...] = ()
     socket_directory: str = ""
     """The directory of the helper's socket, when it has to be made."""
@@ -85,6 +87,7 @@ class Seen(NamedTuple):
     forget: str = ""
     """A request that an earlier time in start mode may have left, and that nobody asks for any more."""
     start_directory: bool = False
+    """Whether the files that trigger in start mode are there, and the account's."""
     enable: Tuple[str, ...] = ()
     reload: bool = False
     """Whether systemd has not read what lies there, after a run that was cut."""
@@ -152,5 +155,6 @@ def plan(seen: Seen) -> Tuple[Step, ...]:
     steps += [_step(Phase.AFTER, Kind.REMOVE, path) for path in seen.leftovers]
     steps += [_step(Phase.AFTER, Kind.EMPTY, path, "remove") for path in seen.trees]
     if seen.data_due:
-        steps.append(_step(Phase.AFTER, Kind.HAND_OVER, seen.data_dir, f"owner {seen.user}:{group} 0700"))
+        phase = Phase.BEFORE if seen.between_accounts else Phase.AFTER
+        steps.append(_step(phase, Kind.HAND_OVER, seen.data_dir, f"owner {seen.user}:{group} 0700"))
     return tuple(sorted(steps, key=lambda step: step.phase.value))

@@ -21,6 +21,7 @@ ROOT, HELPER, START = config_table.ROOT, config_table.HELPER, config_table.START
 DROPIN = f"{unit_files.UNIT_DIR}/{build_info.UNIT}.d/unprivileged.conf"
 TMPFILES = "/etc/tmpfiles.d/slotward-start.conf"
 START_DIR = "/run/slotward-start"
+START_FILES = ("confirm", "give-up")
 RUN = "/run/"
 TRIGGERS = ("slotward-confirm.path", "slotward-giveup.path")
 START_UNITS = ("slotward-apply.service", "slotward-confirm.service", "slotward-giveup.service", *TRIGGERS)
@@ -53,6 +54,8 @@ def writable(agent: Agent) -> str:
 def socket_directory(agent: Agent) -> Tuple[str, str]:
     """Where the helper's socket lies: the name below /run that systemd makes, or the directory that setup makes."""
     directory = agent.helper_socket.rpartition("/")[0] or "/"
+    if directory.startswith("/var" + RUN):  # a link to /run; a directory made there would be gone after a boot
+        directory = directory[len("/var") :]
     if directory.startswith(RUN):
         return directory[len(RUN) :], ""
     return "", "" if directory + "/" == RUN else directory
