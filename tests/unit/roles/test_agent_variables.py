@@ -84,8 +84,8 @@ def test_the_configuration_has_every_key_of_the_agent() -> None:
 def test_only_the_question_changes_nothing() -> None:
     """The same two tasks ask first whether a host can take a mode, and then make it so."""
     for name, register in (("configure", "__agent_config"), ("install", "__agent_setup")):
-        task = yaml.safe_load((ROLE / "tasks" / (name + ".yml")).read_text())[-1]
-        assert task["register"] == register
+        tasks = yaml.safe_load((ROLE / "tasks" / (name + ".yml")).read_text())
+        task = next(one for one in tasks if one.get("register") == register)
         assert task["check_mode"] == "{{ ansible_check_mode or (__agent_ask | bool) }}"
         assert task["changed_when"] == "%s is changed and not (__agent_ask | bool)" % register
     main = (ROLE / "tasks" / "main.yml").read_text()
