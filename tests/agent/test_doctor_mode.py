@@ -34,6 +34,7 @@ WELL = doctor_mode.Look(
     runs_as=999,
     writes=("/var/lib/slotward", "/run/slotward"),
     helper_writes="/run/slotward-helper",
+    slots="/opt/slotward/slotward",
     unreachable=(),
     risks=(),
     steps=(),
@@ -168,6 +169,30 @@ def test_a_helper_that_refuses_to_start_says_why() -> None:
 def test_D8_which_setting_keeps_a_unit_from_writing(more: Dict[str, str], path: str, why: str) -> None:
     """D8: as systemd has it in force, with every drop-in; of two settings the nearer one counts."""
     assert doctor_sandbox.why_not_writable({**DAEMON, **more}, path) == why
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({}, ""),
+        ({"InaccessiblePaths": "/opt"}, "InaccessiblePaths= has it"),
+        ({"NoExecPaths": "/"}, "NoExecPaths= has it"),
+        ({"NoExecPaths": "/", "ExecPaths": "/usr /opt/slotward"}, ""),
+    ],
+)
+def test_D8_which_setting_keeps_a_unit_from_its_program(more: Dict[str, str], why: str) -> None:
+    """D8: the slots must be there to be started, in the daemon's sandbox and in the helper's."""
+    assert doctor_sandbox.why_not_startable({**DAEMON, **more}, "/opt/slotward/slotward") == why
+    found = bad(with_helper(**more))
+    assert [one[2] for one in found] == (
+        [f"slotward-helper.service may not start /opt/slotward/slotward, which it needs: {why}"] if why else []
+    )
+
+
+def test_d8_a_home_that_is_hidden() -> None:
+    """Slots below /home are hidden by ProtectHome=, but for reading only."""
+    for value, why in (("yes", "ProtectHome=yes hides it"), ("tmpfs", "ProtectHome=tmpfs hides it"), ("read-only", "")):
+        assert doctor_sandbox.why_not_startable({**DAEMON, "ProtectHome": value}, "/home/x/slots") == why
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other users")

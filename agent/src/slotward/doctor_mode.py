@@ -38,6 +38,7 @@ class Look(NamedTuple):
     writes: Tuple[str, ...]
     """The directories that the daemon writes in."""
     helper_writes: str
+    slots: str
     unreachable: Tuple[Tuple[str, str], ...]
     """What the account must read or start and cannot, each with what mends it."""
     risks: Tuple[ways.Risk, ...]
@@ -135,7 +136,7 @@ def _sandbox(look: Look) -> List[Found]:
     places = [(build_info.UNIT, path) for path in look.writes]
     if look.mode == units_modes.HELPER:
         places.append((build_info.HELPER_UNIT, look.helper_writes))
-    found = doctor_sandbox.findings(places, look.units)
+    found = doctor_sandbox.findings(places, look.slots, look.units)
     found += [("sandbox", "fail", text, run) for text, run in look.unreachable]
     return found or [("sandbox", "ok", "what the daemon needs is let through, and nothing keeps its account out", "")]
 
@@ -162,6 +163,7 @@ def gather(setup: own.Setup, state: settle.State) -> Look:
         account=account,
         runs_as=_uid_of(shown[build_info.UNIT].get("MainPID", "")),
         writes=(config.data_dir, os.path.dirname(config.socket_path)),
+        slots=product.slots_dir,
         helper_writes=os.path.dirname(config.helper_socket),
         unreachable=tuple(kept_out),
         risks=mode_setup.risks(setup),

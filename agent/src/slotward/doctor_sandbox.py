@@ -18,7 +18,7 @@ Shown = Mapping[str, str]
 
 PROPERTIES = (
     "Id", "LoadState", "ActiveState", "SubState", "MainPID", "ExecMainStatus", "NeedDaemonReload", "User", "ProtectSystem",
-    "ProtectHome", "PrivateTmp", "ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "NoExecPaths", "RuntimeDirectory",
+    "ProtectHome", "PrivateTmp", "ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "NoExecPaths", "ExecPaths", "RuntimeDirectory",
     "StateDirectory", "RootDirectory", "RootImage",
 )  # fmt: skip
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108 (what PrivateTmp= replaces)
@@ -67,15 +67,26 @@ def why_not_writable(shown: Shown, path: str) -> str:
     return ""
 
 
-def findings(places: Sequence[Tuple[str, str]], units: Mapping[str, Shown]) -> List[Found]:
-    """What keeps each unit from each directory that it writes in; nothing of a unit that is not there."""
+def why_not_startable(shown: Shown, path: str) -> str:
+    """Which setting in force keeps a unit from starting or reading what lies below `path`; "" when none does."""
+    if _covers(_paths(shown, "InaccessiblePaths"), path):
+        return "InaccessiblePaths= has it"
+    if _covers(_paths(shown, "NoExecPaths"), path) and not _covers(_paths(shown, "ExecPaths"), path):
+        return "NoExecPaths= has it"
+    if shown.get("ProtectHome", "no") not in ("no", "", "read-only") and _covers(HOMES, path):
+        return f"ProtectHome={shown['ProtectHome']} hides it"
+    return ""
+
+
+def findings(places: Sequence[Tuple[str, str]], starts: str, units: Mapping[str, Shown]) -> List[Found]:
+    """What keeps each unit from each directory that it writes in, and from the slots; nothing of a unit that is not there."""
     found: List[Found] = []
-    for unit, path in places:
-        shown = units.get(unit, {})
-        why = why_not_writable(shown, path) if shown.get("LoadState") == "loaded" else ""
-        if why:
+    closed = [(unit, f"write in {path}", why_not_writable(units.get(unit, {}), path)) for unit, path in places]
+    closed += [(unit, f"start {starts}", why_not_startable(units.get(unit, {}), starts)) for unit in dict(places)]
+    for unit, what, why in closed:
+        if why and units[unit].get("LoadState") == "loaded":
             run = f"`systemctl cat {unit}` shows where from: take it out, then systemctl restart {unit}"
-            found.append(("sandbox", "fail", f"{unit} may not write in {path}, which it needs: {why}", run))
+            found.append(("sandbox", "fail", f"{unit} may not {what}, which it needs: {why}", run))
     for unit in dict(places):
         shown = units.get(unit, {})
         roots = [key for key in ("RootDirectory", "RootImage") if shown.get(key)]
