@@ -200,6 +200,30 @@ def test_D3_staging_is_bounded(make: Make, serving: Serve) -> None:
     assert host.staged() == []
 
 
+def test_the_daemon_says_what_it_may_not_read(make: Make) -> None:
+    """The lock and the audit log are root's: their part of the status is null, and named; that is no error."""
+    host = make()
+    for name in ("lock", "audit.log"):
+        (host.slots / name).touch(0o600)
+    host.start()
+    status = host.status()
+    assert (status["state"], status["lock"], status["audit"]) == ("idle", None, None)
+    assert status["unread"] == [f"{host.slots}/lock", f"{host.slots}/audit.log"]
+    shown = host.agent.run(ACCOUNT, "update", "--config", host.config, environment=host.environment())
+    assert f"not for this account to read: {host.slots}/lock" in shown.stdout.decode()
+    by_root = host.agent.run("root", "update", "--json", "--config", host.config, environment=host.environment())
+    assert json.loads(by_root.stdout)["unread"] == []
+
+
+def test_cancel_says_what_ends_the_daemons_own_work(make: Make) -> None:
+    """Before the switch the account holds no lock of root's; who cancels is told how to end it."""
+    host = make()
+    done = host.agent.run("root", "cancel", "--json", "--config", host.config, environment=host.environment())
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["changed"]) == (0, False)
+    assert "ends with `systemctl restart slotward.service`" in answer["message"]
+
+
 # --- one at a time, and the same again ---
 
 

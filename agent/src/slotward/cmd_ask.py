@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FIRST_S = 3.0
 """So long a daemon is waited for that is not there."""
+STARTS_S = 15.0
+"""And so long while the trial that is meant has just begun: then it is the daemon's own start that is waited for."""
 BEGIN_S = 150.0
 """So long the records are asked after the connection has ended: in start mode the switch is made by the next start."""
 TOLD_S = 10.0
@@ -176,6 +178,11 @@ def _left(setup: own.Setup, trial_id: str) -> Optional[answers.Answer]:
     return answers.Answer(status, answer, [f"{last.state} ({last.code}): {last.message}"])
 
 
+def _patience_s(setup: own.Setup, trial_id: str) -> float:
+    known = _known(setup, trial_id)
+    return STARTS_S if known is not None and known.json["state"] == "trial" else FIRST_S
+
+
 def _confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     server = calling.daemon(setup.config.socket_path)
     until = time.monotonic() + (args.wait or 0.0)
@@ -183,7 +190,7 @@ def _confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
         left = until - time.monotonic()
         wait = min(protocol.MAX_WAIT_S, max(0, int(left)))
         request = protocol.Request(protocol.NODE_CONFIRM, calling.new_id(), trial=args.id, wait=wait)
-        found = calling.ask(server, request, again_s=FIRST_S)
+        found = calling.ask(server, request, again_s=_patience_s(setup, args.id))
         if found.code not in PASSES or left <= telling.POLL_S:
             return _answer(setup, request.op, found)
         time.sleep(telling.POLL_S)
@@ -193,15 +200,17 @@ def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     why = "".join(char if char.isprintable() else " " for char in args.why or "")[: protocol.MAX_WHY].strip()
     request = protocol.Request(protocol.NODE_ROLLBACK, calling.new_id(), trial=args.id, why=why or None)
     server = calling.daemon(setup.config.socket_path)
-    try:
-        return _answer(setup, request.op, calling.once(server.path, request))
-    except calling.Lost as error:
-        if not error.connected:
-            raise calling.unreachable(server, error) from error
-        first = telling.known(setup.product, args.id)
-        if first is None:
-            raise calling.unreachable(server, error) from error
-        ended = telling.to_end(setup.product, args.id, first)
-        if ended.json["state"] == "rolled-back":
-            return ended._replace(exit=answers.DONE)
-        return ended
+    until = time.monotonic() + _patience_s(setup, args.id)
+    while True:
+        try:
+            return _answer(setup, request.op, calling.once(server.path, request))
+        except calling.Lost as error:
+            first = _known(setup, args.id)
+            on_its_way = error.connected or (first is not None and first.json["state"] != "trial")
+            if first is None or (not on_its_way and time.monotonic() >= until):
+                raise calling.unreachable(server, error) from error
+            if on_its_way:  # going back ends the daemon that was asked
+                ended = telling.to_end(setup.product, args.id, first)
+                back = ended.json["state"] == "rolled-back"
+                return ended._replace(exit=answers.DONE) if back else ended
+        time.sleep(calling.POLL_S)

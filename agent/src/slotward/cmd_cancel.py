@@ -14,7 +14,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Optional
 
-from slotcore import codes, status
+from slotcore import codes, config_table, status
 from slotcore import product as products
 from slotward import answers, lock, manager, own
 
@@ -36,6 +36,10 @@ def run(args: argparse.Namespace) -> answers.Answer:
     owner = lock.holder(product)
     if owner is None:
         text = f"no upgrade of {product.name} is under way: nothing to cancel"
+        if (
+            setup.config.mode != config_table.ROOT
+        ):  # what the daemon's account does before the switch holds no lock of root's
+            text += f"; what the daemon itself is fetching ends with `systemctl restart {product.unit}`"
         return answers.Answer(answers.DONE, answers.base(product.name, "idle", message=text), [text])
     if not owner.what.startswith(UPGRADE):
         raise codes.Retryable(

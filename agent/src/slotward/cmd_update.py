@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
         state = host.read_state(setup.product)
     answer = looking.look(setup, state, args.asked)
     lines = status.lines(answer, setup.product.entrypoint)
+    if answer["unread"]:
+        lines.append(f"not for this account to read: {', '.join(answer['unread'])}")
     if answer["broken"] is not None:
         lines.append(f"to mend it: {answer['broken']['run']}")
     return answers.Answer(answers.DONE, answer, lines)

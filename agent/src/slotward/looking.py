@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from slotcore import product as products
 from slotcore import records, settle, status
@@ -35,6 +35,14 @@ def _aside(product: products.Product) -> Tuple[str, ...]:
     return tuple(name.rstrip("/") for name in broken.aside(product))
 
 
+def _unread(product: products.Product) -> List[str]:
+    """What lies in the slots directory and is not for this account to read, so that its part of the answer is null."""
+    if os.geteuid() == 0:
+        return []
+    paths = [product.path(name) for name in ("lock", audit_tail.NAME)]
+    return [path for path in paths if os.path.exists(path) and not os.access(path, os.R_OK)]
+
+
 def ask(product: products.Product) -> asking.Question:
     """Put the question about the units of a product, all in one call."""
     return asking.Question(product.unit, *([product.helper_unit] if product.helper_unit else []))
@@ -58,7 +66,7 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
         setup.config.mode,
         status.unit_of(shown.get(product.helper_unit, {})),
     )
-    answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit)
+    answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit, unread=_unread(product))
     if answer["broken"] is not None:
         from slotward import broken
 
