@@ -164,6 +164,18 @@ class Host:
             (self.slots / "new").symlink_to(slot)
             os.rename(self.slots / "new", self.slots / link)
 
+    def going_back(self) -> None:
+        """That trial between its claim and the record of its end."""
+        os.rename(self.slots / "trial", self.slots / "trial.revert")
+        self._point("current", "a")
+        (self.slots / "back").unlink()
+
+    def went_back(self, trial_id: str) -> None:
+        """And with that record."""
+        (self.slots / "trial.revert").rename(self.slots / "trial")
+        (self.slots / "back").symlink_to("a")
+        self.ended(trial_id)
+
     def ended(self, trial_id: str, state: str = "rolled-back", code: str = "gave-up") -> None:
         """The end of that trial, as settling leaves it."""
         last = records.Last(trial_id, state, code, "told by the test", "1.0.0", "1.1.0", 1_800_000_000)

@@ -11,6 +11,7 @@ import pwd
 import signal
 import socket
 import stat
+import subprocess
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -498,6 +499,29 @@ def test_giving_up_is_followed_when_the_daemon_goes_with_it(make: Make) -> None:
         assert asked_for.wait(20)
         host.ended(ID)
         host.stop()
+        out, errors = asking.communicate(timeout=30)
+    answer = json.loads(out)
+    assert (asking.returncode, answer["state"], answer["code"]) == (0, "rolled-back", "gave-up"), errors
+
+
+def test_giving_up_is_followed_when_its_end_is_not_written_down_yet(make: Make) -> None:
+    """The daemon is ended between the claim and the record (seen on a real host): that is no daemon that is unreachable."""
+    host, asked_for = make(), threading.Event()
+
+    def script(_request: protocol.Request) -> None:
+        asked_for.set()
+        time.sleep(30)
+
+    host.on_trial(ID)
+    with helper(host.helper, script):
+        host.start()
+        asking = host.asking("rollback", "--id", ID)
+        assert asked_for.wait(20)
+        host.going_back()
+        host.stop()
+        with pytest.raises(subprocess.TimeoutExpired):
+            asking.wait(2)
+        host.went_back(ID)
         out, errors = asking.communicate(timeout=30)
     answer = json.loads(out)
     assert (asking.returncode, answer["state"], answer["code"]) == (0, "rolled-back", "gave-up"), errors

@@ -206,6 +206,8 @@ def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
             return _answer(setup, request.op, calling.once(server.path, request))
         except calling.Lost as error:
             first = _known(setup, args.id)
+            if first is None and error.connected:  # somebody has won its end, and has not written it down yet
+                first = telling.to_begin(setup.product, args.id, STARTS_S, telling.nothing)
             on_its_way = error.connected or (first is not None and first.json["state"] != "trial")
             if first is None or (not on_its_way and time.monotonic() >= until):
                 raise calling.unreachable(server, error) from error
