@@ -147,7 +147,8 @@ def test_going_back_respects_a_stop_of_each_unit_by_itself(here: Here, unit: str
     manager.go_back(here.product, manager.look(here.product), "an operator said so")
     assert here.links() == ["a", "a", "a"]
     assert not {"back", "helper.back", "trial", "trial.revert"} & set(host.names(here.product))
-    calls = [f"reset-failed -- {restarted}", f"--no-block restart -- {restarted}"] if restarted else []
+    alone = "" if unit == helper else "--job-mode=ignore-requirements "  # the daemon's unit wants the helper's
+    calls = [f"reset-failed -- {restarted}", f"--no-block {alone}restart -- {restarted}"] if restarted else []
     assert here.asked() == [f"{STOP_QUESTION} probe.service {HELPER}", *calls]
 
 

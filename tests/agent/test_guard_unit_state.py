@@ -141,6 +141,42 @@ def test_a_crash_of_the_replaced_process_is_not_the_new_release_s(tree: Tree) ->
     assert tree.log() == [f"start {NOW}"]
 
 
+@pytest.mark.parametrize("before", [True, False], ids=["guard-first", "swap-first"])
+@pytest.mark.parametrize("ended", ["exit-0", "exit-1", "257", "257-direct", "signal"])
+def test_a_swap_between_the_old_process_s_exit_and_this_start_counts_no_crash(
+    tmp_path: pathlib.Path, before: bool, ended: str
+) -> None:
+    """Start mode: the daemon ends by itself so that root's part of its next start can switch. Then four crashes are four."""
+    tree = Tree(tmp_path)
+    began = (NOW - 5) * 1_000_000
+    old = dict(CRASHES[ended], ExecMainStartTimestampMonotonic=str(began))
+    old["ExecMainExitTimestampMonotonic"] = str(NOW * 1_000_000 - 900_000)
+    old["ActiveExitTimestampMonotonic"] = str(NOW * 1_000_000 - 899_900)
+    if ended != "257-direct":
+        old["InactiveExitTimestampMonotonic"] = str(NOW * 1_000_000 - 899_500)
+    tree.unit(**old)
+    if before:
+        tree.run("start")
+        assert tree.names() == ["a", "b", "current", "good"]
+    tree.swap(record(length_s=120, deadline_s=NOW + 120))
+    if before:
+        with (tree.slots / "trial.log").open("ab") as file:  # as root's part of the start does
+            file.write(b"start %d\n" % NOW)
+    else:
+        tree.run("start")
+    assert tree.log() == [f"start {NOW}"]
+    for number in range(4):
+        tree.goes_on()
+        end = (NOW + number) * 1_000_000 + 500_000  # the first within the second of the swap
+        tree.at(NOW + number + 1)
+        tree.unit(
+            **state("inactive", "exit-code", start=end - 400_000, end=end, left_active=end + 1, left_rest=end + 2)
+        )
+        tree.run("start")
+    tree.went_back("crash-loop")
+    assert sum(line.startswith("crash ") for line in tree.log()) == 4
+
+
 @pytest.mark.parametrize("log", ["missing", "directory"])
 def test_without_a_log_systemd_s_own_count_ends_a_crash_loop(tree: Tree, log: str) -> None:
     """The log cannot be written: NRestarts after an exit of its own decides, never after a stop."""

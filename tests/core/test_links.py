@@ -160,3 +160,32 @@ def test_a_product_without_a_helper_has_nothing_of_it_in_its_plans() -> None:
     ):
         assert "helper" not in repr(plan)
         assert not any(isinstance(operation, ops.RestartHelper) for operation in plan)
+
+
+@pytest.mark.parametrize(
+    ("lines", "helper", "restarts"),
+    [
+        (b"owed 1\nhelper owed 1\n", "a", [ops.Restart]),
+        (b"owed 1\nhelper owed 1\nrestart 1\n", "a", [ops.RestartHelper]),
+        (b"owed 1\nhelper owed 1\nrestart 1\nhelper restart 1\n", "a", []),
+        (b"owed 1\nhelper owed 1\n", "b", [ops.Restart]),
+        (b"owed 1\nhelper owed 1\nrestart 1\n", "b", [ops.Restart]),
+        (b"", "a", []),
+    ],
+)
+@pytest.mark.parametrize("back", ["a", None])
+def test_I2_what_a_guard_owed_is_paid_before_its_log_goes(
+    lines: bytes, helper: str, restarts: Sequence[type], back: Optional[str]
+) -> None:
+    """The links are home, or one is; a guard was ended before it restarted what still runs the failed release."""
+    here = found("a", "a", helper, back, revert=RECORD)._replace(log=values.STARTED + lines)
+    owed = b"owed" in lines and b"\nrestart" not in lines
+    if (helper, back) == ("b", None):  # the helper's link is made anew, and its unit restarted after it
+        restarts = [ops.RestartHelper, *([ops.Restart] if owed else [])]
+
+    def kinds(plan: ops.Plan) -> list[type]:
+        return [type(one) for one in plan if isinstance(one, (ops.Restart, ops.RestartHelper))]
+
+    assert kinds(plans.plan_finish_revert(HELPED, here, TRIAL, END)) == list(restarts)
+    assert plans.plan_finish_revert(HELPED, here._replace(broken=("x", "torn"), helper="a"), TRIAL, END) == ()
+    assert kinds(plans.plan_finish_revert(PRODUCT, here, TRIAL, END)) == ([ops.Restart] if owed else [])

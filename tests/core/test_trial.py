@@ -124,6 +124,28 @@ def test_crashes_and_starts_are_counted_by_complete_lines() -> None:
     assert trial.count_crashes(b"") == 0
 
 
+@pytest.mark.parametrize(
+    ("lines", "unit", "helper"),
+    [
+        (b"", False, False),
+        (b"start 1\ncrash 2 7.7.1\n", False, False),
+        (b"owed 1\n", True, False),
+        (b"owed 1\nrestart 1\n", False, False),
+        (b"owed 1\nhelper owed 1\n", True, True),
+        (b"owed 1\nhelper owed 1\nrestart 1\n", False, True),
+        (b"owed 1\nhelper owed 1\nhelper restart 1\n", True, False),
+        (b"owed 1\nhelper owed 1\nrestart 1\nhelper resta", False, True),
+        (b"restart 1\nhelper restart 1\n", False, False),
+    ],
+)
+def test_what_a_guard_owed_and_did_not_pay(lines: bytes, unit: bool, helper: bool) -> None:
+    """To each unit by itself; a torn last line is no payment."""
+    log = trial.LOG_HEADER + lines
+    assert trial.owes(log) == unit
+    assert trial.owes(log, b"helper ") == helper
+    assert trial.count_crashes(log) == lines.count(b"crash")
+
+
 def test_the_log_begins_with_one_block_of_64_bytes() -> None:
     """Its block exists from the swap on, so that the guard's notes need no space (node.md, section 3)."""
     assert len(trial.LOG_HEADER) == 64

@@ -134,12 +134,14 @@ def restart(units: Sequence[str], respect_stop: bool) -> None:
     """
     from slotward import systemd
 
+    alone = False
     if respect_stop:
         shown = systemd.show_each(units, status.STOP_PROPERTIES)
-        units = [unit for unit, found in zip(units, shown) if not status.was_stopped(found)]
+        running = [unit for unit, found in zip(units, shown) if not status.was_stopped(found)]
+        alone, units = len(running) < len(units), running
     if units:
         os.nice(10)
-        systemd.restart(*units)
+        systemd.restart(*units, alone=alone)  # the daemon's unit wants the helper's, and would start it
 
 
 def executor_for(

@@ -132,15 +132,19 @@ def reset_failed(*units: str) -> None:
     _run(["systemctl", "reset-failed", "--", *units], QUICK_S)
 
 
-def restart_no_block(*units: str) -> None:
-    """Have the units restarted, or started, without waiting; one that cannot be keeps none of the others from it."""
-    _systemctl(["--no-block", "restart", "--", *units])
+def restart_no_block(*units: str, alone: bool = False) -> None:
+    """Have the units restarted, or started, without waiting; one that cannot be keeps none of the others from it.
+
+    `alone`: and nothing that they want with them.
+    """
+    only = ["--job-mode=ignore-requirements"] if alone else []
+    _systemctl(["--no-block", *only, "restart", "--", *units])
 
 
-def restart(*units: str) -> None:
+def restart(*units: str, alone: bool = False) -> None:
     """Our own way to restart units: their failures are reset first, and nothing waits."""
     reset_failed(*units)
-    restart_no_block(*units)
+    restart_no_block(*units, alone=alone)
 
 
 def enable(unit: str) -> None:

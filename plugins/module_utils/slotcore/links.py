@@ -7,6 +7,7 @@ Rules:
   hold the product up: its helper's link is then made after the restart, and that unit is restarted once more.
 - Whatever else moved `current`, settling makes `helper` name the same slot: at rest, and in a trial that a cut left
   between the two.
+- A guard that was ended after it had moved the links owes restarts, as its log says: settling pays them (guard.md, section 4).
 - A product without a helper has none of this in its plans.
 """
 
@@ -17,6 +18,7 @@ from typing import Tuple
 from . import ops
 from . import product as products
 from . import settle as settles
+from . import trial as trials
 
 HELPER = "helper"
 HELPER_BACK = "helper.back"
@@ -58,6 +60,18 @@ def plan_return(product: products.Product, state: settles.State) -> ops.Plan:
         return (*moved, *_over(product, HELPER_BACK, HELPER), ops.Restart())
     anew = (*ops.link_durably(product.path(HELPER), home), ops.RestartHelper())
     return (*moved, ops.Restart(), *anew) if moved else anew
+
+
+def plan_owed(product: products.Product, state: settles.State, moved: ops.Plan) -> ops.Plan:
+    """The restarts that a guard was ended before, who had moved the links; `moved` is what moves, and restarts, now."""
+    kinds = {type(operation) for operation in moved}  # operations without fields are all equal
+    if ops.Restart in kinds:
+        return ()
+    if trials.owes(state.log):
+        return (ops.Restart(),)
+    if product.helper_unit and trials.owes(state.log, b"helper ") and ops.RestartHelper not in kinds:
+        return (ops.RestartHelper(),)
+    return ()
 
 
 def _over(product: products.Product, source: str, name: str) -> ops.Plan:

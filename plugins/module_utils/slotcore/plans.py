@@ -189,13 +189,14 @@ def _record_end(product: products.Product, state: settles.State, trial: Optional
 def plan_finish_revert(
     product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End
 ) -> ops.Plan:
-    """What follows a won going back: links, restart if they had not moved, the failure's record, then the claim goes.
+    """What follows a won going back: links, the restart that is still due, the failure's record, then the claim goes.
 
     With a broken record nothing is written over it (I3): the claim stays, and a repair finishes this.
     """
     moved = links.plan_return(product, state)
     if state.broken is not None:
         return moved
+    moved += links.plan_owed(product, state, moved)
     record = state.revert if state.revert is not None else state.trial
     tidied = _tidied(product, state, "trial.revert", record, end, *settles.TRIAL_NAMES, *links.ways_back(product))
     return moved + _record_end(product, state, trial, end) + tidied

@@ -180,3 +180,10 @@ def count_crashes(log: bytes) -> int:
 def was_started(log: bytes) -> bool:
     """Whether the guard saw a start with `current` at the new slot."""
     return any(line.startswith(b"start ") for line in log.split(b"\n")[:-1])
+
+
+def owes(log: bytes, whose: bytes = b"") -> bool:
+    """Whether the guard owed the unit (`whose`: `helper `) a restart and was ended before it had asked for one."""
+    lines = log.split(b"\n")[:-1]
+    owed, paid = (any(line.startswith(whose + word) for line in lines) for word in (b"owed ", b"restart "))
+    return owed and not paid
