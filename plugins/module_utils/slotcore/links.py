@@ -26,7 +26,7 @@ HELPER_BACK = "helper.back"
 
 def ways_back(product: products.Product) -> Tuple[str, ...]:
     """The names of the links that a trial may have to go back by."""
-    return ("back", HELPER_BACK) if product.helper_unit else ("back",)
+    return settles.WAYS_BACK if product.helper_unit else settles.WAYS_BACK[:1]
 
 
 def plan_ways_back(product: products.Product, home: str) -> ops.Plan:
