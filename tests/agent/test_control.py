@@ -344,6 +344,37 @@ def test_the_end_of_the_connection_is_no_error_the_records_say_how_it_went(make:
     assert b"1.1.0 is on trial for" in errors
 
 
+@pytest.mark.parametrize("word", ["upgrade", "rollback"])
+def test_a_child_that_the_switch_ends_before_the_daemon_is_no_error_either(make: Make, word: str) -> None:
+    """systemd ends all of a unit at once; the daemon sees its child's end, and only then its own."""
+    host, working = make(), threading.Event()
+    plain = takes(host, BYTES)
+
+    def script(request: protocol.Request) -> Optional[reply.Reply]:
+        if request.op != protocol.PREPARE:
+            working.set()
+            time.sleep(30)
+            return None
+        found = plain(request)
+        return said(request, reuse=True, artifact=None, to="1.1.0") if found is not None else None
+
+    if word == "rollback":
+        host.on_trial(ID)
+    with helper(host.helper, script):
+        host.start()
+        more = ("--target", host.target()) if word == "upgrade" else ()
+        asking = host.asking(word, *more, "--id", ID)
+        assert working.wait(20)
+        if word == "upgrade":
+            host.on_trial(ID)
+        child = host.status()["work"]["pid"]
+        host.ended(ID)
+        os.kill(child, signal.SIGTERM)
+        out, errors = asking.communicate(timeout=30)
+    answer = json.loads(out)
+    assert (answer["state"], answer["code"]) == ("rolled-back", "gave-up"), errors
+
+
 def test_a_daemon_that_is_stopped_before_the_switch_ends_its_child(
     slow: Tuple[Host, threading.Event, Helper],
 ) -> None:

@@ -150,6 +150,10 @@ def _begun(setup: own.Setup, request: protocol.Request, files: List[int], told: 
             told()
             time.sleep(calling.POLL_S)
             continue
+        # the switch stops the daemon's child with the daemon: that the child's end is told first is chance
+        known = _known(setup, request.id) if found.code == codes.BAD_ANSWER else None
+        if known is not None:
+            return known
         answer = _answer(setup, request.op, found)
         if answer.json["state"] == "staged":  # the next start makes the switch
             answer = telling.to_begin(setup.product, request.id, BEGIN_S, lambda: _left(setup, request.id)) or answer
@@ -203,7 +207,10 @@ def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     until = time.monotonic() + _patience_s(setup, args.id)
     while True:
         try:
-            return _answer(setup, request.op, calling.once(server.path, request))
+            found = calling.once(server.path, request)
+            if found.code == codes.BAD_ANSWER and _known(setup, args.id) is not None:
+                raise calling.Lost(found.message)  # going back ended its child first, as a switch may
+            return _answer(setup, request.op, found)
         except calling.Lost as error:
             first = _known(setup, args.id)
             if first is None and error.connected:  # somebody has won its end, and has not written it down yet
