@@ -256,6 +256,7 @@ def test_confirming_follows_the_records(trial: Start, monkeypatch: pytest.Monkey
     root = Root(monkeypatch, lambda _name: manager.confirm(product, manager.look(product)))
     answer = start_way.confirm(trial.setup, words())
     assert (answer.exit, answer.json["state"], answer.json["code"]) == (0, "confirmed", "ok")
+    assert (answer.json["floor"], answer.json["missing"]) == (2, [])
     assert root.pulled == [triggers.CONFIRM]
     again = start_way.confirm(trial.setup, words())
     assert (again.exit, again.json["state"], root.pulled) == (0, "confirmed", [triggers.CONFIRM])

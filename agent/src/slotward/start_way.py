@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 from slotcore import asked as askeds
-from slotcore import checks, codes, proof, protocol
+from slotcore import checks, codes, proof, protocol, status
 from slotcore import manifest as manifests
 from slotcore import settle as settles
 from slotward import answers, host, inbox, manager, own, staging, telling
@@ -144,6 +144,9 @@ def confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
             return answers.Answer(answers.NOT_CONFIRMED, answer, [f"not confirmed ({codes.NOT_PROVEN}): {text}"])
         time.sleep(POLL_S)
         found = _pending(setup, trial_id)
+    if found.json["state"] == "confirmed":
+        floor = status.floor_of(product, host.read_state(product))
+        return found._replace(json=dict(found.json, floor=floor, missing=[]))
     if found.json["state"] != "trial":
         return found
     missing = ", ".join(found.json["missing"])
