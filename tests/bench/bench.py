@@ -269,6 +269,63 @@ class Bench:
             Case("idle node, context switches", after / 60, 1.0, "context switches a second over a minute / 1"),
         ]
 
+    # -- helper mode -------------------------------------------------------------------------------------------------
+
+    def helper(self) -> List[Case]:
+        """A whole update by the daemon in helper mode against root mode, from `ask upgrade` until it is confirmed."""
+        from support import node as nodes
+
+        script = (
+            "began=$(date +%s%N); slotward ask upgrade --target {target} --no-wait --id {trial} --json && "
+            "slotward ask confirm --id {trial} --wait 30 --json; echo $(( ($(date +%s%N) - began) / 1000 ))"
+        )
+        modes = ("root", "helper")
+        first, cases = self.shop.release("1.0.0", 1), []
+        for settle_s, minor, limit in ((10, 1, 1.15), (1, 2, None)):
+            for mode in modes:
+                node = self.node(f"bench-{mode}")
+                node.fresh(
+                    first, mode, settle_s=settle_s, trial_length_s=60, confirm_sources="gateway", allow_http=True
+                )
+            made = [self.shop.release(f"4.{minor}.{number}", 10 * minor + number) for number in range(ROUNDS + 1)]
+
+            def update(mode: str, number: int, made: Sequence[Any] = made) -> float:
+                node, release, trial = self.node(f"bench-{mode}"), made[number], nodes.trial_id()
+                target = node.target(release, node.served(release))
+                shown = node.sh(script.format(target=target, trial=trial), timeout=120).splitlines()
+                if '"state": "confirmed"' not in "".join(shown) or node.update()["version"] != release.version:
+                    raise AssertionError("\n".join(shown) + node.story())
+                return int(shown[-1]) / 1e6
+
+            for mode in modes:
+                update(mode, ROUNDS)  # what is made once (caches, the workshop's builds) is made before
+            for mode in modes:
+                self.node(f"bench-{mode}").fresh(
+                    first, mode, settle_s=settle_s, trial_length_s=60, confirm_sources="gateway", allow_http=True
+                )
+            base, taken = interleaved([functools.partial(update, mode) for mode in modes])
+            name, of = f"update by the helper, settle_s={settle_s}", "update in helper mode / in root mode"
+            cases.append(Case(name, taken / base, limit, f"{of}, from asking to confirmed"))
+        return cases + self._idle_helper(self.node("bench-helper"))
+
+    @staticmethod
+    def _idle_helper(node: Any) -> List[Case]:
+        """The helper while nothing happens: memory, context switches of all its threads, and what it has loaded."""
+        node.at_rest()
+        time.sleep(35)  # connections that were idle have been closed
+        pid = node.unit("slotward-helper.service").main_pid
+        if "cryptography" in node.sh(f"cat /proc/{pid}/maps"):
+            raise AssertionError("the helper has loaded cryptography")
+        switches = f"cat /proc/{pid}/task/*/status | awk '/ctxt_switches/ {{ sum += $2 }} END {{ print sum }}'"
+        before = int(node.sh(switches))
+        time.sleep(60)
+        after = int(node.sh(switches)) - before
+        pss_kib = int(node.sh(f"awk '/^Pss:/ {{ print $2 }}' /proc/{pid}/smaps_rollup"))
+        return [
+            Case("idle helper, memory", pss_kib / 1024 / 24, 1.0, "PSS / 24 MiB"),
+            Case("idle helper, context switches", float(after), 0.0, "context switches in a minute"),
+        ]
+
     # -- the playbook --------------------------------------------------------------------------------------------------
 
     def playbook(self) -> List[Case]:
@@ -332,7 +389,7 @@ class Bench:
         return float(played.seconds)
 
 
-CASES = ("command", "download", "memory", "downtime", "idle", "playbook")
+CASES = ("command", "download", "memory", "downtime", "idle", "helper", "playbook")
 
 
 def report(cases: Sequence[Case]) -> int:
