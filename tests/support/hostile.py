@@ -11,6 +11,7 @@ from __future__ import annotations
 import array
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import pwd
@@ -19,6 +20,7 @@ import shutil
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import time
 from typing import Any, Callable, Dict, List, Sequence
@@ -250,6 +252,23 @@ def take_pid(ends_at: float = 100.0, tries: int = 200_000) -> bool:
     return False
 
 
+def hold_pid(wanted: int, ends_at: float = 100.0) -> bool:
+    """Fork until a child has that pid; it stays, and does nothing."""
+    until = time.monotonic() + ends_at
+    while time.monotonic() < until:
+        pid = os.fork()
+        if pid == 0:
+            if os.getpid() == wanted:
+                _end_with_parent()
+                time.sleep(3600)
+            os._exit(0)
+        if pid == wanted:
+            CHILDREN.append(pid)
+            return True
+        os.waitpid(pid, 0)
+    return False
+
+
 def will_send(operation: str, number: str, more: Dict[str, Any]) -> None:
     """What is sent over the connection that was left."""
     REUSED["request"] = (operation, number, more)
@@ -321,12 +340,26 @@ def make(path: str, kind: str, of: str, data: str = "") -> None:
         os.mkdir(path)
 
 
+def directory(path: str) -> None:
+    """A directory as the daemon makes it, where there is none."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+
+
 def write(path: str, data: str) -> None:
     """Write a file beside and rename it into place."""
     beside = f"{path}.{os.getpid()}"
     with open(beside, "wb") as file:
         file.write(data.encode("latin-1"))
+    if os.path.isdir(path) and not os.path.islink(path):
+        remove(path)
     os.rename(beside, path)
+
+
+def write_file(path: str, data: str) -> None:
+    """Write into a file that is there."""
+    with open(path, "wb") as file:
+        file.write(data.encode("latin-1"))
 
 
 def fetch(source: str, path: str) -> None:
@@ -424,6 +457,94 @@ def can(path: str, flags: int) -> str:
     return ""
 
 
+def _ends(argv: Sequence[str]) -> None:
+    """Run a program; an OSError when it does not end well."""
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False)
+    if done.returncode != 0:
+        raise OSError(done.returncode, (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-200:])
+
+
+def _call(number: int, *arguments: object) -> None:
+    """A system call by its number; an OSError when it fails."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(number, *arguments) < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _set_uid_bit(path: str) -> None:
+    with open(path, "wb"):
+        pass
+    os.chmod(path, 0o4755)
+    if not os.stat(path).st_mode & stat.S_ISUID:
+        raise OSError("the bit did not stay")
+
+
+UNSHARE, PTRACE, MOUNT, BPF = {"x86_64": (272, 101, 165, 321), "aarch64": (97, 117, 40, 280)}[os.uname().machine]
+NEWUSER, NEWNS, ATTACH = 0x10000000, 0x00020000, 16
+
+
+def try_everything(slots: str, mine: str, others: int) -> Dict[str, str]:
+    """One try at each way out of the sandbox; "" for those that worked, else why not. `others` is a process of root's."""
+    places = (
+        "/etc/x", "/etc/slotward/config.toml", "/usr/x", "/usr/local/bin/slotward", "/root/x", "/boot/x", "/opt/x", f"{slots}/x",
+        f"{slots}/a", f"{slots}/trial", f"{slots}/lock", "/run/x", "/run/systemd/system/x.service", "/run/slotward-helper/x",
+        "/etc/systemd/system/slotward.service.d/99-x.conf", "/sys/fs/cgroup/cgroup.procs", "/proc/sys/kernel/core_pattern",
+        "/proc/sysrq-trigger", "/dev/mem", "/dev/kmsg", "/var/lib/x", "/var/spool/x", "/usr/local/lib/slotward/guard",
+    )  # fmt: skip
+    tries: Dict[str, Callable[[], object]] = {f"write {place}": functools.partial(_append, place) for place in places}
+    tries.update(
+        {
+            "be root": lambda: os.setresuid(0, 0, 0),
+            "a set-uid program": lambda: _set_uid_bit(f"{mine}/x"),
+            "a user namespace": lambda: _call(UNSHARE, NEWUSER),
+            "a mount namespace": lambda: _call(UNSHARE, NEWNS),
+            "a mount": lambda: _call(MOUNT, b"none", mine.encode(), b"tmpfs", 0, None),
+            "trace root's": lambda: _call(PTRACE, ATTACH, others, 0, 0),
+            "kill root's": lambda: os.kill(others, 9),
+            "read root's memory": lambda: os.close(os.open(f"/proc/{others}/mem", os.O_RDONLY)),
+            "a raw socket": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).close(),
+            "a bpf program": lambda: _call(BPF, 0, None, 0),
+            "a device": lambda: os.mknod(f"{mine}/device", stat.S_IFBLK | 0o600, os.makedev(7, 0)),
+            "another owner": lambda: os.chown(f"{mine}/x", 0, 0),
+            "real time": lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10)),
+            "the host's name": lambda: socket.sethostname("x"),
+            "the clock": lambda: time.clock_settime(time.CLOCK_REALTIME, 0),
+            "start a unit": lambda: _ends(["systemctl", "start", "slotward-deadline@slotward.service"]),
+            "stop the timer": lambda: _ends(["systemctl", "stop", "slotward-deadline@slotward.timer"]),
+            "a unit of its own": lambda: _ends(["systemd-run", "--wait", "true"]),
+            "reload systemd": lambda: _ends(["systemctl", "daemon-reload"]),
+            "power off": lambda: _ends(["systemctl", "poweroff"]),
+        }
+    )
+    with open(f"{mine}/x", "wb"):
+        pass
+    return {name: _tried(attempt) for name, attempt in tries.items()}
+
+
+def _tried(attempt: Callable[[], object]) -> str:
+    """Try in a process of its own: a filter of system calls may end it. "" when it worked."""
+    read, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            attempt()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            os.write(write_end, (str(error) or type(error).__name__).encode()[:500])
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    _pid, status = os.waitpid(pid, 0)
+    said = os.read(read, 1000).decode("utf-8", "replace")
+    os.close(read)
+    return f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else said
+
+
+def _append(path: str) -> None:
+    with open(path, "ab") as file:
+        file.write(b"x")
+
+
 def who() -> Dict[str, Any]:
     """What this process is."""
     with open("/proc/self/cgroup", encoding="ascii") as file:
@@ -447,8 +568,23 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
 
 
+def once(slots: str, mine: str, path: str) -> None:
+    """As the daemon's own program, inside its sandbox: try everything, ask the helper, write down how that went, and stay."""
+    others = int(os.environ.get("OTHERS", "1"))
+    found: Dict[str, Any] = {"tried": try_everything(slots, mine, others), "who": who()}
+    try:
+        found["asked"] = ask(path, "update.settle", "0" * 14 + "aa", {})
+    except OSError as error:
+        found["asked"] = str(error)
+    write(f"{mine}/tried.json", json.dumps(found))
+    time.sleep(3600)
+
+
 def main(argv: Sequence[str]) -> None:
     """Do what is asked until the input ends."""
+    if argv[1] == "once":
+        once(*argv[2:])
+        return
     _become(argv[1], argv[2])
     os.umask(0o022)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
