@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "hosts"))
 
 import hosts
-from support import modes, releases
+from support import faults, modes, releases
 from support import node as nodes
 
 FAILED = pytest.StashKey[bool]()
@@ -32,9 +32,29 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+def _cut_at_points(metafunc: pytest.Metafunc, plan: str, *only: str) -> None:
+    """A host of each suite in each mode, cut at each point of the mode's own plan; `only` some modes, the quick points whatever is chosen."""
+    found = []
+    fixture = "bare" if "bare" in metafunc.fixturenames else "node"
+    for mode in only or modes.chosen():
+        for point in faults.chosen(plan, mode):
+            is_quick = point in faults.quick(mode)
+            if not is_quick and mode not in modes.chosen():
+                continue
+            for suite in hosts.SUITES:
+                name = f"{nodes.name_of(suite, mode)}-{point}"
+                mark = pytest.mark.host if is_quick else pytest.mark.hosts
+                found.append(pytest.param((suite, mode), point, id=name, marks=mark))
+    metafunc.parametrize((fixture, "point"), found, indirect=[fixture])
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A host of each suite for `node` and `bare`, in each mode that the test is for; root mode is not named in an id."""
     definition = metafunc.definition
+    cut_in = definition.get_closest_marker("cut_in")
+    if cut_in is not None:
+        _cut_at_points(metafunc, *cut_in.args)
+        return
     wanted: tuple[str, ...] = (modes.ROOT,)
     if definition.get_closest_marker("quick_modes"):
         wanted = modes.MODES
@@ -46,7 +66,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     for fixture in ("node", "bare"):
         if fixture in metafunc.fixturenames:
             pairs = [(suite, mode) for mode in wanted for suite in hosts.SUITES]
-            ids = [suite if mode == modes.ROOT else f"{suite}-{mode}" for suite, mode in pairs]
+            ids = [nodes.name_of(*pair) for pair in pairs]
             metafunc.parametrize(fixture, pairs, ids=ids, indirect=True)
 
 

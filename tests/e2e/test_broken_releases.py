@@ -63,6 +63,7 @@ def test_a_look_refuses_it_before_the_switch(
     node.upgraded(v110)
 
 
+@pytest.mark.quick_modes
 @pytest.mark.parametrize("kind", kinds(broken.KINDS, QUICK))
 def test_the_trial_ends_it_without_an_operator(
     node: nodes.Node, shop: releases.Workshop, kind: broken.Broken, v110: releases.Release

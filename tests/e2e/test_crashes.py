@@ -20,6 +20,7 @@ def crashing(shop: releases.Workshop) -> releases.Release:
 
 
 @pytest.mark.host
+@pytest.mark.quick_modes
 def test_one_crash_does_not_end_a_trial(node: nodes.Node, v110: releases.Release) -> None:
     """W15: a daemon that is killed once starts again, in the same trial, and can be confirmed."""
     trial = node.on_trial(v110)

@@ -19,15 +19,7 @@ from support import node as nodes
 
 pytestmark = pytest.mark.every_mode
 
-# those that every run tries: before and after each rename that decides something
-QUICK = {"swap.14.SyncDir", "confirm.1.SyncDir", "go-back.4.Rename"}
 YESTERDAY = dt.datetime.now(dt.timezone.utc) - dt.timedelta(days=1)
-SWITCHED = faults.number_of(next(point for point in faults.swap_points() if point.endswith("Restart"))) - 1
-
-
-def marked(points: list[str]) -> list[object]:
-    """A parameter a point."""
-    return [pytest.param(p, id=p, marks=pytest.mark.host if p in QUICK else pytest.mark.hosts) for p in points]
 
 
 @pytest.fixture(scope="session")
@@ -96,7 +88,7 @@ def settled(node: nodes.Node, version: str, state: str) -> None:
     assert node.link("current") == node.link("good") or state == "trial"
 
 
-@pytest.mark.parametrize("point", marked(faults.stage_points()))
+@pytest.mark.cut_in("stage")
 def test_a_cut_while_a_slot_is_filled_leaves_the_old_version(
     node: nodes.Node, old: releases.Release, new: releases.Release, stoppable: releases.Workshop, point: str
 ) -> None:
@@ -112,7 +104,7 @@ def test_a_cut_while_a_slot_is_filled_leaves_the_old_version(
     node.upgraded(new)
 
 
-@pytest.mark.parametrize("point", marked(faults.swap_points()))
+@pytest.mark.cut_in("swap")
 def test_a_cut_while_switching_leaves_the_old_version_or_a_trial(
     node: nodes.Node, old: releases.Release, new: releases.Release, point: str
 ) -> None:
@@ -124,7 +116,7 @@ def test_a_cut_while_switching_leaves_the_old_version_or_a_trial(
     boot(node)
     state = node.update()
     assert state["failed"] == []
-    if faults.number_of(point) < SWITCHED:
+    if faults.number_of(point) < faults.switched(node.mode.name):
         assert (node.running(), state["trial"]) == ("1.0.0", None), state
         assert state["state"] in ("idle", "abandoned"), state
         node.at_rest()
@@ -136,7 +128,7 @@ def test_a_cut_while_switching_leaves_the_old_version_or_a_trial(
     settled(node, "1.1.0", "confirmed")
 
 
-@pytest.mark.parametrize("point", marked(faults.confirm_points()))
+@pytest.mark.cut_in("confirm")
 def test_a_cut_while_confirming_is_finished_as_it_was_claimed(
     node: nodes.Node, old: releases.Release, new: releases.Release, point: str
 ) -> None:
@@ -153,7 +145,7 @@ def test_a_cut_while_confirming_is_finished_as_it_was_claimed(
     assert node.update()["floor"] == 2
 
 
-@pytest.mark.parametrize("point", marked(faults.go_back_points()))
+@pytest.mark.cut_in("go-back")
 def test_a_cut_while_going_back_is_finished_as_it_was_claimed(
     node: nodes.Node, old: releases.Release, new: releases.Release, point: str
 ) -> None:
@@ -170,8 +162,7 @@ def test_a_cut_while_going_back_is_finished_as_it_was_claimed(
     assert state["floor"] == 1
 
 
-@pytest.mark.hosts
-@pytest.mark.parametrize("point", faults.adopt_points())
+@pytest.mark.cut_in("adopt")
 def test_a_cut_while_adopting_leaves_a_program_that_starts(
     bare: nodes.Node, stoppable: releases.Workshop, point: str
 ) -> None:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import pytest
+from support import modes, releases
 from support import node as nodes
-from support import releases
 
 pytestmark = pytest.mark.every_mode
 
@@ -17,6 +17,7 @@ def all_ok(node: nodes.Node) -> None:
 
 
 @pytest.mark.host
+@pytest.mark.quick_modes
 def test_two_updates_each_end_confirmed(node: nodes.Node, v110: releases.Release, v120: releases.Release) -> None:
     """Each update is on trial first, then confirmed; the floor rises and nothing of a trial is left."""
     before = node.unit().main_pid
@@ -72,6 +73,7 @@ def test_a_first_run_of_setup_tells_all_that_it_would_do(bare: nodes.Node, v100:
 
 
 @pytest.mark.host
+@pytest.mark.only_modes(modes.ROOT)
 def test_a_hand_made_install_is_adopted_by_its_first_update(
     bare: nodes.Node, v100: releases.Release, v110: releases.Release
 ) -> None:
@@ -99,6 +101,27 @@ def test_a_hand_made_install_is_adopted_by_its_first_update(
     assert (state["slots"]["a"]["version"], state["slots"]["b"]["version"]) == ("1.0.0", "1.1.0")
     assert state["floor"] == 1
     assert bare.confirm(trial).json["floor"] == 2
+    bare.runnable()
+    all_ok(bare)
+
+
+@pytest.mark.hosts
+@pytest.mark.only_modes(modes.HELPER, modes.START)
+def test_a_hand_made_install_is_adopted_by_setup_where_root_starts_from_the_slots(
+    bare: nodes.Node, v100: releases.Release, v110: releases.Release
+) -> None:
+    """Root's part starts from a slot, so setup wants the consent at once, and changes nothing without it; then all is as ever."""
+    bare.configure()
+    bare.host.put(v100.artifact, nodes.ENTRYPOINT, 0o755)
+    refused = bare.slotward("setup", *bare.setup_flags)
+    assert (refused.exit, refused.code) == (3, "adopt-needs-consent"), refused
+    assert bare.sh(f"ls {nodes.SLOTS}/[abc]* 2>/dev/null; id {modes.ACCOUNT} 2>/dev/null", check=False) == (
+        f"{nodes.SLOTS}/audit.log"  # which has the refusal
+    )
+    assert bare.slotward("setup", "--adopt", *bare.setup_flags).exit == 0
+    bare.enable()
+    assert (bare.running(), bare.link("good")) == ("1.0.0", "a")
+    bare.upgraded(v110)
     bare.runnable()
     all_ok(bare)
 

@@ -11,6 +11,7 @@ import pathlib
 from slotcore import ops, plans, records, settle
 from slotcore import product as products
 from slotcore import trial as trials
+from support import modes
 
 WANTED = "/var/tmp/e2e/fault"
 HIT = WANTED + ".hit"
@@ -37,6 +38,7 @@ def hit(point: str) -> None:
 '''
 
 PRODUCT = products.Product("slotward", "slotward.service", "/usr/local/bin/slotward", "/opt/slotward/slotward")
+HELPED = PRODUCT._replace(helper_unit=modes.HELPER_UNIT, helper_socket=modes.SOCKET)
 OLD = records.SlotRecord("1.0.0", 1, "0" * 64, 1)
 NEW = records.SlotRecord("1.1.0", 2, "1" * 64, 1)
 TRIAL = trials.Trial(
@@ -61,6 +63,7 @@ REFILLED = AT_REST._replace(slots={"a": OLD, "b": OLD})
 ON_TRIAL = AT_REST._replace(
     current="b", back="a", slots={"a": OLD, "b": NEW}, trial=trials.render_trial(TRIAL), log=trials.LOG_HEADER
 )
+WITH_HELPER = ON_TRIAL._replace(helper="b", helper_back="a")
 
 
 def overlay(directory: pathlib.Path) -> pathlib.Path:
@@ -75,30 +78,81 @@ def points(name: str, plan: ops.Plan) -> list[str]:
     return [f"{name}.{number}.{type(step).__name__}" for number, step in enumerate(plan)] + [f"{name}.{len(plan)}.end"]
 
 
-def adopt_points() -> list[str]:
+def _in(mode: str) -> tuple[products.Product, settle.State]:
+    """The product and a state on trial, as a mode has them."""
+    return (HELPED, WITH_HELPER) if mode == modes.HELPER else (PRODUCT, ON_TRIAL)
+
+
+def adopt_points(mode: str = modes.ROOT) -> list[str]:
     """Adopting a plain file on a host whose slots are not in use."""
     state = settle.State(entrypoint="file")
-    return points("adopt", plans.plan_adopt(PRODUCT, state, OLD, plans.ENTRYPOINT))
+    return points("adopt", plans.plan_adopt(_in(mode)[0], state, OLD, plans.ENTRYPOINT))
 
 
-def stage_points() -> list[str]:
+def stage_points(mode: str = modes.ROOT) -> list[str]:
     """Filling a slot that held another release before."""
-    return points("stage", plans.plan_stage(PRODUCT, REFILLED, NEW, newest_issued=1))
+    return points("stage", plans.plan_stage(_in(mode)[0], REFILLED, NEW, newest_issued=1))
 
 
-def swap_points(restart: bool = True) -> list[str]:
+def swap_points(mode: str = modes.ROOT, restart: bool = True) -> list[str]:
     """From the first link of a trial to the restart, or to the start that waits for it."""
-    return points("swap", plans.plan_swap(PRODUCT, TRIAL, restart=restart))
+    return points("swap", plans.plan_swap(_in(mode)[0], TRIAL, restart=restart))
 
 
-def confirm_points() -> list[str]:
+def confirm_points(mode: str = modes.ROOT) -> list[str]:
     """From the claim to the last unlink of a confirmation."""
-    return points("confirm", plans.plan_confirm(PRODUCT, ON_TRIAL, TRIAL, END))
+    product, state = _in(mode)
+    return points("confirm", plans.plan_confirm(product, state, TRIAL, END))
 
 
-def go_back_points() -> list[str]:
+def go_back_points(mode: str = modes.ROOT) -> list[str]:
     """From the claim to the last unlink of going back at an operator's word."""
-    return points("go-back", plans.plan_go_back(PRODUCT, ON_TRIAL, TRIAL, END._replace(code="operator")))
+    product, state = _in(mode)
+    return points("go-back", plans.plan_go_back(product, state, TRIAL, END._replace(code="operator")))
+
+
+def switched(mode: str = modes.ROOT) -> int:
+    """The number of the first point of a swap at which `current` has moved."""
+    plan = plans.plan_swap(_in(mode)[0], TRIAL)
+    return 1 + next(
+        number
+        for number, step in enumerate(plan)
+        if isinstance(step, ops.Rename) and step.path == PRODUCT.path("current")
+    )
+
+
+def asked_points(mode: str) -> list[str]:
+    """A switch that the daemon has asked for: in start mode the start that waits for it is the restart."""
+    return swap_points(mode, restart=mode != modes.START)
+
+
+PLANS = {
+    "asked": asked_points,
+    "stage": stage_points,
+    "swap": swap_points,
+    "confirm": confirm_points,
+    "go-back": go_back_points,
+    "adopt": adopt_points,
+}
+
+
+def quick(mode: str) -> set[str]:
+    """The points that every run tries: after each rename that decides something, and between the two of helper mode."""
+    after = switched(mode)
+    found = {swap_points(mode)[after], confirm_points(mode)[1], go_back_points(mode)[4]}
+    return found | {swap_points(mode)[after + 2], go_back_points(mode)[6]} if mode == modes.HELPER else found
+
+
+def chosen(plan: str, mode: str) -> list[str]:
+    """The points at which a host is cut in a mode: all of them in root mode, elsewhere those at which the disk differs."""
+    every = PLANS[plan](mode)
+    if mode == modes.ROOT:
+        return every
+    return [
+        point
+        for point in every
+        if point.endswith((".Rename", ".Claim", ".Arm", ".Restart", ".end")) or point in quick(mode)
+    ]
 
 
 def number_of(point: str) -> int:

@@ -95,6 +95,11 @@ def toml(settings: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def name_of(suite: str, mode: str) -> str:
+    """How a test's name tells a host: root mode is not named."""
+    return suite if mode == modes.ROOT else f"{suite}-{mode}"
+
+
 def trial_id() -> str:
     """A trial's id that no other in this run has."""
     return f"{next(_numbers):016x}"
