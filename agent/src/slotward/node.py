@@ -103,9 +103,9 @@ class Node:
             notifying.log(notifying.NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")
             due = True
         elif settle.leftovers(state, host.names(product)):
-            notifying.log(
-                notifying.NOTICE, f"an update that was cut short has left files in {product.slots_dir}: removing them"
-            )
+            who = "the next start removes" if self._setup.config.mode == config_table.START else "removing"
+            text = f"an update that was cut short has left files in {product.slots_dir}: {who} them"
+            notifying.log(notifying.NOTICE, text)
             due = True
         if settle.is_behind(product, state):
             notifying.log(
