@@ -137,6 +137,8 @@ class Server:
     def _admit(self, peer: socket.socket) -> None:
         who = caller.connected(peer)
         met = self._service.door.meet(who)
+        if met is None:
+            self._service.note(f"process {who.pid} (uid {who.uid}) has ended, or is hidden from this one in /proc")
         if met is None or not self._has_room(met.kind):
             peer.close()
             return
