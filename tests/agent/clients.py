@@ -47,8 +47,12 @@ def request(nonce: str, why: Optional[str] = None, number: str = ID) -> bytes:
 
 
 def answered(peer: socket.socket) -> reply.Reply:
-    """The answer."""
-    return reply.parse(peer.recv(protocol.MAX_ANSWER + 1))
+    """The answer; who has sent more than was read is told of that first, and once (unix(7))."""
+    try:
+        data = peer.recv(protocol.MAX_ANSWER + 1)
+    except ConnectionResetError:
+        data = peer.recv(protocol.MAX_ANSWER + 1)
+    return reply.parse(data)
 
 
 def ask(path: str, why: Optional[str] = None) -> reply.Reply:
