@@ -528,8 +528,12 @@ def test_giving_up_is_followed_when_the_daemon_goes_with_it(make: Make) -> None:
         host.start()
         asking = host.asking("rollback", "--id", ID)
         assert asked_for.wait(20)
-        host.ended(ID)
+        os.rename(host.slots / "trial", host.slots / "trial.revert")
         host.stop()
+        time.sleep(1)
+        assert asking.poll() is None, "its end is being written down"
+        os.rename(host.slots / "trial.revert", host.slots / "trial")
+        host.ended(ID)
         out, errors = asking.communicate(timeout=30)
     answer = json.loads(out)
     assert (asking.returncode, answer["state"], answer["code"]) == (0, "rolled-back", "gave-up"), errors
