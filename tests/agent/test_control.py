@@ -702,6 +702,40 @@ def test_as_root_a_daemon_that_is_stopped_before_the_switch_stops_the_upgrades_u
         assert stopped is not switched
 
 
+def test_a_stop_that_reaches_the_child_first_is_no_answer(make: Make) -> None:
+    """Seen on a real host: the switch stops the whole unit, the child ends, and the daemon has not been told yet.
+
+    Who asked is told nothing then, and the records say how it went; a child that somebody else ended is told of a moment later.
+    """
+    host, swapping = make(), threading.Event()
+
+    def script(request: protocol.Request) -> Optional[reply.Reply]:
+        if request.op == protocol.SWAP:
+            swapping.set()
+            time.sleep(30)
+        return said(request, reuse=True, artifact=None, to="1.1.0")
+
+    with helper(host.helper, script):
+        host.start()
+        asking = host.asking("upgrade", "--target", host.target(), "--id", ID, "--no-wait")
+        assert swapping.wait(20)
+        child = host.status()["work"]["pid"]
+        host.on_trial(ID)
+        os.kill(child, signal.SIGTERM)
+        host.waits(lambda: not pathlib.Path(f"/proc/{child}").exists(), "the child has ended")
+        assert host.stop() == 0
+        out, errors = asking.communicate(timeout=30)
+        assert (asking.returncode, json.loads(out)["state"]) == (0, "trial"), errors
+        host.ended(ID)
+        host.start()
+        swapping.clear()
+        asking = host.asking("upgrade", "--target", host.target(), "--id", OTHER, "--no-wait")
+        assert swapping.wait(20)
+        os.kill(host.status()["work"]["pid"], signal.SIGTERM)
+        out, errors = asking.communicate(timeout=30)
+        assert (asking.returncode, json.loads(out)["code"]) == (4, "bad-answer"), errors
+
+
 def test_a_command_that_gives_no_answer_is_no_success(make: Make) -> None:
     """A child that is killed, or writes something else: `bad-answer`, try again."""
     host = make("root")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -34,8 +35,18 @@ from slotward import (
 
 Answer = Callable[[reply.Reply], None]
 WHO = "control-socket"
+ENDED_BY_STOP = 128 + signal.SIGTERM
+STOP_S = 2.0
+"""So long after its child a daemon is stopped with it."""
 SOURCE = "gateway"
 """As whom the daemon confirms: it stands for the control side that it is connected to."""
+
+
+def _tell(request: protocol.Request, found: working.Ended, answer: Answer) -> None:
+    try:
+        answer(reply.of_command(request.id, found.status, found.answer))
+    except codes.Retryable as error:
+        answer(reply.refusal(request.id, error.code, error.text))
 
 
 class Control:
@@ -133,7 +144,7 @@ class Control:
             answer = self._repeats.begin(request, asked.answer)
             if answer is not None:
                 self._answer_new(request, asked.descriptors, answer)
-        except codes.Refused as error:
+        except answers.CODED as error:
             asked.answer(reply.refusal(request.id, error.code, error.text))
         except OSError as error:
             asked.answer(reply.refusal(request.id, codes.OS_ERROR, f"cannot read the slots: {error}"))
@@ -204,10 +215,11 @@ class Control:
         waits = self._setup.config.mode == config_table.START and found.answer.get("state") == "staged"
         if not waits:
             self._drop(names)
-        try:
-            answer(reply.of_command(request.id, found.status, found.answer))
-        except codes.Retryable as error:
-            answer(reply.refusal(request.id, error.code, error.text))
+        if found.status == ENDED_BY_STOP and not found.answer:
+            # a stop of the unit reaches the child too, and may reach it first: the switch's stop is no failure to tell of
+            self._loop.at(request.id, looping.now() + STOP_S, lambda: _tell(request, found, answer))
+            return
+        _tell(request, found, answer)
         if waits:
             self._leave()  # the start that follows carries it out
 

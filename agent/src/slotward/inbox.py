@@ -66,17 +66,26 @@ def is_asked(name: str) -> bool:
     return kind in KINDS and protocol.ID.fullmatch(stem) is not None
 
 
+def _is_used(directory: str) -> bool:
+    try:
+        return bool(os.listdir(directory))
+    except OSError:
+        return False
+
+
 def tidy(setup: own.Setup) -> None:
     """Remove what was asked for and is done with, and bytes that a slot holds by now."""
+    if not _is_used(setup.inbox):
+        return  # most starts find nothing, and pay for no more than the look
     from slotward import host, prepare
 
     if setup.config.mode == config_table.START and os.path.lexists(os.path.join(setup.inbox, WAITING)):
         from slotward import start_way
 
         start_way.forget(setup)
-    slots = host.read_state(setup.product).slots.values()
-    done = {os.path.basename(prepare.staged_path(setup, entry.version)) for entry in slots}
     with contextlib.suppress(OSError, codes.Refused, codes.Retryable), alone(setup.inbox):
+        slots = host.read_state(setup.product).slots.values()
+        done = {os.path.basename(prepare.staged_path(setup, entry.version)) for entry in slots}
         names = os.listdir(setup.inbox)
         for name in () if WAITING in names else names:
             if is_asked(name) or name in done:

@@ -118,7 +118,7 @@ class Node:
     def _begin(self, due: bool) -> None:
         """Have it settled first, if that is due; then nothing that was asked for before is needed any more."""
         if not due:
-            self._control.tidy()
+            self._loop.at("tidy", looping.now(), self._control.tidy)  # once the daemon is ready
             return
         try:
             self._control.settle(self._settled)
