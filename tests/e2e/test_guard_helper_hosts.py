@@ -32,7 +32,7 @@ StartLimitIntervalSec=0
 {service}
 ExecStart={program}
 Restart={restart}
-RestartSec=200ms
+RestartSec={wait}
 [Install]
 WantedBy=multi-user.target
 """
@@ -48,7 +48,9 @@ class Pair(Demo):
         for file in (*units.render(PRODUCT, self.version), unit_files.rollback_dropin(HELPER, PRODUCT.name)):
             host.write(file.path, file.text, file.mode)
 
-    def set_up(self, restart: str = "always", notify: bool = True, helper_restart: str = "always") -> None:
+    def set_up(
+        self, restart: str = "always", notify: bool = True, helper_restart: str = "always", wait: str = "200ms"
+    ) -> None:
         """Both units and the slots from nothing, with slot a good and running."""
         self.sh(
             f"systemctl unmask -q {BOTH}; systemctl disable -q --now {BOTH} slotward-deadline@demo.timer 2>/dev/null;"
@@ -58,11 +60,15 @@ class Pair(Demo):
         relation = f"Wants={HELPER}\nAfter={HELPER}"
         self.host.write(
             "/etc/systemd/system/demo.service",
-            UNIT.format(which="demo", relation=relation, service="", program="/usr/local/bin/demo", restart=restart),
+            UNIT.format(
+                which="demo", relation=relation, service="", program="/usr/local/bin/demo", restart=restart, wait=wait
+            ),
         )
         self.host.write(
             f"/etc/systemd/system/{HELPER}",
-            UNIT.format(which="helper", relation="", service=kind, program=f"{SLOTS}/helper", restart=helper_restart),
+            UNIT.format(
+                which="helper", relation="", service=kind, program=f"{SLOTS}/helper", restart=helper_restart, wait=wait
+            ),
         )
         self.both("a", GOOD, READY if notify else GOOD)
         self.sh(
@@ -135,7 +141,9 @@ class Pair(Demo):
         time.sleep(3)
         assert self.sh("cat /run/demo.log") == before, self.story()
         assert self.links() == "a a"
-        assert self.sh(f"ls {SLOTS}").split() == ["a", "b", "current", "good", "helper", "trial.log", "trial.revert"]
+        # of a tick and a failure at once, the one that comes late may have made a way back again
+        left = [name for name in self.sh(f"ls {SLOTS}").split() if name not in {"back", "helper.back"}]
+        assert left == ["a", "b", "current", "good", "helper", "trial.log", "trial.revert"]
 
 
 @pytest.fixture(scope="module", params=hosts.SUITES)
@@ -258,14 +266,14 @@ def test_w3_twelve_restarts_by_hand_of_each_count_for_nothing(pair: Pair) -> Non
 @pytest.mark.parametrize("side", SIDES)
 def test_restarts_by_hand_of_one_do_not_count_the_crashes_of_the_other_twice(pair: Pair, side: str) -> None:
     """While one waits to be restarted after a crash, the other's starts look at it again and again."""
-    pair.set_up()
+    pair.set_up(wait="1s")
     other = HELPER if side == "unit" else "demo.service"
     ready = "systemd-notify --ready;" if side == "helper" else ""
     crash = f'[ $(grep -c "^b $which " /run/demo.log) -gt 3 ] || {{ {ready} sleep 0.3; exit 1; }};'
     good = {"unit": GOOD, "helper": READY}
     pair.swap_both(**{**good, side: f"{crash} {good[side]}"})
     pair.sh(f"for i in 1 2 3 4 5 6 7 8 9 10 11 12; do systemctl restart {other}; sleep 0.15; done")
-    time.sleep(4)
+    time.sleep(6)
     pair.trial_goes_on()
     assert pair.times("b", side) == 4, pair.story()
     counted = pair.sh(f"grep -c 'crash ' {SLOTS}/trial.log", check=False)
