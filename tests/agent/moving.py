@@ -117,7 +117,8 @@ def make_triggers() -> None:
     account = re.search(r"^f \S+ 0600 (\S+)", pathlib.Path(units_modes.TMPFILES).read_text(), re.MULTILINE)
     for name in units_modes.START_FILES:
         (directory / name).touch(0o600)
-        shutil.chown(directory / name, account.group(1) if account is not None else None)
+        if account is not None:
+            shutil.chown(directory / name, account.group(1))
 
 
 class Cut(BaseException):
@@ -129,7 +130,7 @@ class Host:
 
     def __init__(self) -> None:
         self.systemd = Systemd()
-        systemd._run = self.systemd.run  # the one seam: every program that the agent starts beside useradd
+        systemd._run = self.systemd.run  # type: ignore[assignment]  # the one seam: every program that the agent starts beside useradd
         self.points: List[str] = []
         self.cut_at = -1
         faults.hit = self._hit

@@ -18,7 +18,7 @@ from agent.starts import ID, UID, Shop, Signed, Start
 
 from agent import accounts, starts
 from slotcore import asked, codes, recording, records
-from slotward import applying, cmd_apply, lock, manager
+from slotward import applying, cmd_apply, handed, lock, manager
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root's part, and files of another account's")
 
@@ -330,7 +330,7 @@ def test_too_slow_is_for_good_and_stopped_is_not(start: Start, v110: Signed, mon
         raise codes.Retryable(codes.CANCELLED, "stopped")
 
     start.stage(v110)
-    monkeypatch.setattr(applying.handed, "open_artifact", stopped)
+    monkeypatch.setattr(handed, "open_artifact", stopped)
     assert start.applied() == (4, "failed", "cancelled")
     said = start.asked()
     assert said is not None
@@ -546,14 +546,14 @@ def test_I6_a_target_that_is_changed_between_the_look_and_the_copy(
 ) -> None:
     """The bytes are compared with the release whose target was judged, not with what lies there by then."""
     start.stage(v110)
-    opened = applying.handed.open_artifact
+    opened = handed.open_artifact
 
     def swapped(*arguments: object) -> object:
         start.file(f"{ID}.target", v120.target)
         start.file("slotward-1.1.0", v120.program)
         return opened(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(applying.handed, "open_artifact", swapped)
+    monkeypatch.setattr(handed, "open_artifact", swapped)
     assert start.applied()[2] in ("digest-mismatch", "size-mismatch")
     at_rest(start)
 

@@ -61,7 +61,13 @@ def takes(host: Host, content: bytes = CONTENT, more: Optional[Dict[str, Callabl
     def script(request: protocol.Request) -> Optional[reply.Reply]:
         if request.op == protocol.PREPARE:
             artifact = {"name": "n", "url": "u", "sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
-            fields = {"from": "1.0.0", "to": "1.1.0", "sequence": 2, "artifact": artifact, "reuse": False}
+            fields: Dict[str, Any] = {
+                "from": "1.0.0",
+                "to": "1.1.0",
+                "sequence": 2,
+                "artifact": artifact,
+                "reuse": False,
+            }
             return said(request, **fields)
         if request.op == protocol.SWAP:
             trial = {"id": request.id, "left_s": 100, "length_s": 100}

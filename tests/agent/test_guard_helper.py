@@ -616,6 +616,7 @@ def test_what_an_operator_stopped_stays_stopped_and_the_other_is_restarted(
 def test_a_crash_loop_leaves_the_other_stopped_if_an_operator_stopped_it(trial: PairTree, side: str) -> None:
     """At a start, too, an operator's stop is respected."""
     other = {"unit": "helper", "helper": "unit"}[side]
+    said = ""
     for number in (1, 2, 3, 4):
         trial.pair(**{side: crash(number), other: STOPPED["stopped"]})  # type: ignore[arg-type]
         said = trial.run("start")

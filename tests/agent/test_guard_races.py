@@ -394,7 +394,7 @@ def test_crashes_of_either_are_counted_on_a_full_disk(full_pair: PairTree, shell
             "InactiveExitTimestampMonotonic": str(end + 2),
         }
         full_pair.goes_on()
-        full_pair.pair(**{side: shown})
+        full_pair.pair(**{side: shown})  # type: ignore[arg-type]
         full_pair.run("start")
     full_pair.went_back("crash-loop")
 

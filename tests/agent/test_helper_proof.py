@@ -18,7 +18,7 @@ from agent.resting import ID
 
 from agent import guarding, resting
 from slotcore import codes, proof, protocol, trial
-from slotward import cmd_trial, host, manager, process
+from slotward import answers, cmd_trial, host, manager, process
 
 HELPER = "probe-helper.service"
 OTHER = "f" * 64
@@ -79,7 +79,7 @@ class Here:
         blocks = [f"ActiveState=active\nMainPID={pid}\n" for pid in (main_pid, helper_pid)]
         (self.root / "show").write_text("\n".join(blocks))
 
-    def confirm(self, wait_s: float = 0.0) -> cmd_trial.answers.Answer:
+    def confirm(self, wait_s: float = 0.0) -> answers.Answer:
         """Confirm the trial."""
         return cmd_trial.confirm(self.product, ID, "controller", wait_s)
 

@@ -276,7 +276,11 @@ def test_every_source_must_agree(trial: Start, monkeypatch: pytest.MonkeyPatch) 
     """The gateway has spoken, and another source has not."""
     trial.configure(confirm_sources="gateway,controller")
     product = trial.setup.product
-    root = Root(monkeypatch, lambda _name: manager.note_source(product, manager.look(product), "gateway") and None)
+
+    def speak(_name: str) -> None:
+        manager.note_source(product, manager.look(product), "gateway")
+
+    root = Root(monkeypatch, speak)
     answer = start_way.confirm(trial.setup, words())
     assert (answer.exit, answer.json["state"], answer.json["missing"]) == (6, "trial", ["controller"])
     assert root.pulled == [triggers.CONFIRM]

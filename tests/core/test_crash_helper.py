@@ -12,8 +12,8 @@ from typing import Dict, Iterator, Tuple
 import pytest
 from core.crash import disk, scenarios, walk
 from core.crash.host import FAILED, HELPER_FAILED, RUNS, STOPPED, Host, Unit, mapped
-from core.crash.scenarios import IN_TIME, LATE, NEW_BOOT, SOON, SOURCES, TIMINGS, Scenario, Timing
-from core.crash.values import TRIAL
+from core.crash.scenarios import LATE, NEW_BOOT, SOON, SOURCES, TIMINGS, Scenario, Timing
+from core.crash.values import IN_TIME, TRIAL
 from core.test_crash_matrix import check, crashes
 
 from slotcore import ops

@@ -159,7 +159,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
 def test_w11_a_crash_loop_of_either_takes_both_back(pair: Pair, side: str, body: str) -> None:
     """W11, I2: four starts of the bad one, and both units run the good version."""
     pair.set_up()
-    pair.swap_both(**{side: body})
+    pair.swap_both(**{side: body})  # type: ignore[arg-type]
     took = pair.are_back("crash-loop", 15)
     assert pair.times("b", side) == 4, pair.story()
     assert pair.times("b", "helper" if side == "unit" else "unit") >= 1
@@ -171,7 +171,7 @@ def test_w11_a_crash_loop_of_either_takes_both_back(pair: Pair, side: str, body:
 def test_a_crash_loop_of_a_helper_of_the_simple_type_takes_both_back(pair: Pair, side: str) -> None:
     """The same without readiness: the daemon's start does not wait for the helper's."""
     pair.set_up(notify=False)
-    pair.swap_both(**{"unit": GOOD, "helper": GOOD, side: "exit 1"})
+    pair.swap_both(**{"unit": GOOD, "helper": GOOD, side: "exit 1"})  # type: ignore[arg-type]
     pair.are_back("crash-loop", 15)
     assert pair.times("b", side) == 4, pair.story()
     pair.ended()
@@ -230,7 +230,7 @@ def test_one_that_ends_and_is_not_restarted_takes_both_back(pair: Pair, side: st
     """Failure mode 3, W7: OnFailure= of either, or the next tick; both are started again."""
     pair.set_up(restart="no", helper_restart="no")
     ready = "systemd-notify --ready;" if side == "helper" else ""
-    pair.swap_both(**{side: f"{ready} sleep 0.5; {body}"})
+    pair.swap_both(**{side: f"{ready} sleep 0.5; {body}"})  # type: ignore[arg-type]
     pair.are_back(reason, 10)
     pair.ended()
 
@@ -271,7 +271,7 @@ def test_restarts_by_hand_of_one_do_not_count_the_crashes_of_the_other_twice(pai
     ready = "systemd-notify --ready;" if side == "helper" else ""
     crash = f'[ $(grep -c "^b $which " /run/demo.log) -gt 3 ] || {{ {ready} sleep 0.3; exit 1; }};'
     good = {"unit": GOOD, "helper": READY}
-    pair.swap_both(**{**good, side: f"{crash} {good[side]}"})
+    pair.swap_both(**{**good, side: f"{crash} {good[side]}"})  # type: ignore[arg-type]
     pair.sh(f"for i in 1 2 3 4 5 6 7 8 9 10 11 12; do systemctl restart {other}; sleep 0.15; done")
     time.sleep(6)
     pair.trial_goes_on()
