@@ -261,8 +261,10 @@ def test_one_piece_of_work_at_a_time_and_the_daemon_answers_meanwhile(
     asking = host.asking("upgrade", "--target", host.target(), "--id", ID, "--no-wait")
     host.waits(lambda: found.asked, "the helper was asked")
     began = time.monotonic()
-    status = host.status()
+    host.status()
     assert time.monotonic() - began < 2
+    host.waits(lambda: host.status()["work"], "it is told what is going on")
+    status = host.status()
     assert status["work"]["what"] == f"upgrade {ID}"
     assert status["running"]["version"] == "1.0.0"
     code, answer, _told = host.ask("confirm", "--id", ID)
@@ -271,7 +273,9 @@ def test_one_piece_of_work_at_a_time_and_the_daemon_answers_meanwhile(
     go.set()
     out, _errors = asking.communicate(timeout=30)
     assert json.loads(out)["state"] == "trial"
-    assert host.status()["work"] is None
+    host.waits(
+        lambda: host.status()["work"] is None, "it is told that nothing is going on"
+    )  # told anew each half second
 
 
 def test_the_same_again_waits_for_the_same_answer(slow: Tuple[Host, threading.Event, Helper]) -> None:
@@ -373,6 +377,7 @@ def test_a_child_that_the_switch_ends_before_the_daemon_is_no_error_either(make:
         assert working.wait(20)
         if word == "upgrade":
             host.on_trial(ID)
+        host.waits(lambda: host.status()["work"], "it is told what is going on")
         child = host.status()["work"]["pid"]
         host.ended(ID)
         os.kill(child, signal.SIGTERM)
@@ -388,6 +393,7 @@ def test_a_daemon_that_is_stopped_before_the_switch_ends_its_child(
     host, _go, found = slow
     asking = host.asking("upgrade", "--target", host.target(), "--id", ID, "--no-wait")
     host.waits(lambda: found.asked, "the helper was asked")
+    host.waits(lambda: host.status()["work"], "it is told what is going on")
     child = host.status()["work"]["pid"]
     assert host.stop() == 0
     assert not pathlib.Path(f"/proc/{child}").exists()
@@ -701,6 +707,10 @@ def test_as_root_a_daemon_that_is_stopped_before_the_switch_stops_the_upgrades_u
         host.waits((host.top / "at-work").exists, "the unit runs")
         if switched:
             host.on_trial(ID)
+        assert host.ask("confirm", "--id", OTHER)[1]["code"] == "in-progress"
+        host.waits(lambda: host.status()["work"], "it is told what is going on")
+        os.kill(host.status()["work"]["pid"], signal.SIGTERM)  # the stop of the daemon's unit reaches all of it
+        host.waits(lambda: host.status()["work"] is None, "who waited for the upgrade's unit has ended")
         assert host.stop() == 0
         asking.send_signal(signal.SIGKILL)
         asking.communicate()
@@ -725,6 +735,7 @@ def test_a_stop_that_reaches_the_child_first_is_no_answer(make: Make) -> None:
         host.start()
         asking = host.asking("upgrade", "--target", host.target(), "--id", ID, "--no-wait")
         assert swapping.wait(20)
+        host.waits(lambda: host.status()["work"], "it is told what is going on")
         child = host.status()["work"]["pid"]
         host.on_trial(ID)
         os.kill(child, signal.SIGTERM)
@@ -737,6 +748,7 @@ def test_a_stop_that_reaches_the_child_first_is_no_answer(make: Make) -> None:
         swapping.clear()
         asking = host.asking("upgrade", "--target", host.target(), "--id", OTHER, "--no-wait")
         assert swapping.wait(20)
+        host.waits(lambda: host.status()["work"], "it is told what is going on")
         os.kill(host.status()["work"]["pid"], signal.SIGTERM)
         out, errors = asking.communicate(timeout=30)
         assert (asking.returncode, json.loads(out)["code"]) == (4, "bad-answer"), errors

@@ -168,11 +168,11 @@ class Control:
         return None if found is None else reply.of_command(request.id, found.exit, dict(found.json, changed=False))
 
     def _begin(self, request: protocol.Request, files: Sequence[int], answer: Answer) -> None:
+        self._worker.demand_idle()  # before anything is said of new work
         names: Dict[str, str] = {}
         if request.op == protocol.NODE_UPGRADE:
             from slotward import handing
 
-            self._worker.demand_idle()
             names = handing.take(request, files, self._setup.inbox)
         argv, what = self._argv(request, names)
 
@@ -211,11 +211,13 @@ class Control:
         return ["systemd-run", "--quiet", "--collect", *options, unit, who, "--", *argv]
 
     def _ended(self, request: protocol.Request, names: Dict[str, str], found: working.Ended, answer: Answer) -> None:
-        self._unit = ""
+        stopped = not found.answer and (found.status == ENDED_BY_STOP or bool(self._unit))
+        if not stopped:  # else who waited for the unit has ended, and it may go on
+            self._unit = ""
         waits = self._setup.config.mode == config_table.START and found.answer.get("state") == "staged"
         if not waits:
             self._drop(names)
-        if found.status == ENDED_BY_STOP and not found.answer:
+        if stopped:
             # a stop of the unit reaches the child too, and may reach it first: the switch's stop is no failure to tell of
             self._loop.at(request.id, looping.now() + STOP_S, lambda: _tell(request, found, answer))
             return
