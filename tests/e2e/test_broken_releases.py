@@ -16,6 +16,8 @@ pytestmark = pytest.mark.every_mode
 BACK_WITHIN_S = 10
 QUICK = {"exit1", "hang"}
 STOPPING = "de5b426a63be47a7b6ac3eaac82e2f6f"
+ENDED = "7ad2d189f7e94e70a38c781354912448"
+STARTING = "7d4958e842da4a758f6c1cdc7b36dcc5"
 STARTED = "39f53479d3a045ac8e11786248231fbf"
 
 
@@ -34,11 +36,16 @@ def release_of(shop: releases.Workshop, kind: broken.Broken) -> releases.Release
 
 
 def seconds_to_go_back(node: nodes.Node) -> float:
-    """From the restart into the new release to the old version's daemon being ready, by the journal."""
+    """From the restart into the new release to the old version's daemon being ready, by the journal.
+
+    In start mode nobody stops the daemon: it ends, and the release is switched to before the start that follows.
+    """
     lines = node.said(f"-o json _SYSTEMD_UNIT=init.scope UNIT={nodes.UNIT}").splitlines()
     seen = [(int(row["__MONOTONIC_TIMESTAMP"]) / 1e6, row.get("MESSAGE_ID")) for row in map(json.loads, lines)]
-    began = next(at for at, what in seen if what == STOPPING)
-    return max(at for at, what in seen if what == STARTED) - began
+    began = next(((at, what) for at, what in seen if what in (STOPPING, ENDED)))
+    if began[1] == ENDED:
+        began = next((at, what) for at, what in seen if what == STARTING and at > began[0])
+    return max(at for at, what in seen if what == STARTED) - began[0]
 
 
 @pytest.mark.parametrize("kind", kinds([k for k in broken.KINDS if k.by == "look"], {"noise"}))
