@@ -18,6 +18,8 @@ host bench molecule: SUITES := bookworm
 
 PYTHON := .build/venv/bin/python
 PYTEST := $(PYTHON) -m pytest
+# what needs no host runs on every core
+PARALLEL := -n auto --maxprocesses 8
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -49,12 +51,12 @@ fix: setup ## let ruff format and repair what it can
 	@ruff check --fix .
 
 core: setup ## the pure engine's tests, with full branch coverage
-	@$(PYTEST) -q tests/core --cov --cov-report=term
+	@$(PYTEST) -q $(PARALLEL) --dist worksteal tests/core --cov --cov-report=term
 
 unit: core ## tests of the engine, of the agent as a process, and of the collection's plugins
-	@$(PYTEST) -q tests/agent
-	@$(PYTEST) -q tests/forger
-	@$(PYTEST) -q tests/unit
+	@$(PYTEST) -q $(PARALLEL) --dist loadfile tests/agent
+	@$(PYTEST) -q $(PARALLEL) --dist loadfile tests/forger
+	@$(PYTEST) -q $(PARALLEL) --dist loadfile tests/unit
 
 host: setup-hosts ## one real host (bookworm), end to end (root)
 	@$(PYTEST) -m host tests/e2e -k bookworm
