@@ -103,6 +103,12 @@ def v120(shop: releases.Workshop) -> releases.Release:
     return shop.release("1.2.0", 3)
 
 
+@pytest.fixture(scope="session")
+def stranger(shop: releases.Workshop) -> releases.Release:
+    """A 1.1.0 that others signed, whose keys no host pins."""
+    return releases.Workshop(shop.directory / "stranger").release("1.1.0", 2)
+
+
 def looked_after(node: nodes.Node, request: pytest.FixtureRequest) -> Iterator[nodes.Node]:
     """Lend a node to a test. After one that passed nothing of a trial may be left; one that failed tells its story."""
     yield node
