@@ -117,7 +117,11 @@ class Host:
             self._program(f"cut/{tool}", _CUT % tool)
 
     def _write(self, name: str, text: str) -> None:
-        pathlib.Path(self.root, name).write_text(text)
+        """In one step: a guard that runs already reads the old text or the new one, never the half of it."""
+        path = pathlib.Path(self.root, name)
+        beside = path.with_name(path.name + ".new")
+        beside.write_text(text)
+        beside.replace(path)
 
     def _program(self, name: str, text: str) -> None:
         self._write(name, text)
