@@ -70,6 +70,8 @@ def takes(host: Host, content: bytes = CONTENT, more: Optional[Dict[str, Callabl
             }
             return said(request, **fields)
         if request.op == protocol.SWAP:
+            if not (host.slots / "trial").exists():
+                host.on_trial(request.id)
             trial = {"id": request.id, "left_s": 100, "length_s": 100}
             return said(request, state="trial", code="not-confirmed", to="1.1.0", trial=trial)
         return said(request)
@@ -163,9 +165,9 @@ def test_what_the_helper_refuses_is_not_fetched(make: Make, serving: Serve) -> N
 def test_what_runs_already_is_no_work(make: Make) -> None:
     """I9: nothing is fetched and nothing switched."""
     host = make()
-    with helper(host.helper, lambda request: said(request, state="current", to="1.1.0")) as found:
+    with helper(host.helper, lambda request: said(request, state="current", to="1.0.0")) as found:
         host.start()
-        status, answer, _told = host.ask("upgrade", "--target", host.target())
+        status, answer, _told = host.ask("upgrade", "--target", host.target("1.0.0"))
     assert (status, answer["state"]) == (0, "current")
     assert found.ops() == [protocol.PREPARE]
 
@@ -504,8 +506,10 @@ def test_a_confirmation_is_the_gateways_and_waits_for_the_proof(make: Make) -> N
         tries.append(request)
         if len(tries) < 3:
             return said(request, 6, "trial", "not-proven")
+        host.ended(ID, "confirmed", "ok")
         return said(request, 0, "confirmed", to="1.1.0")
 
+    host.on_trial(ID)
     with helper(host.helper, script):
         host.start()
         status, answer, _told = host.ask("confirm", "--id", ID, "--wait", "20")
@@ -520,7 +524,13 @@ def test_a_confirmation_is_the_gateways_and_waits_for_the_proof(make: Make) -> N
 def test_giving_up_tells_why(make: Make) -> None:
     """The reason goes along, made to fit."""
     host = make()
-    with helper(host.helper, lambda request: said(request, 0, "rolled-back", "gave-up")) as found:
+
+    def script(request: protocol.Request) -> reply.Reply:
+        host.ended(ID)
+        return said(request, 0, "rolled-back", "gave-up")
+
+    host.on_trial(ID)
+    with helper(host.helper, script) as found:
         host.start()
         status, answer, _told = host.ask("rollback", "--id", ID, "--why", "no\nlink " + "x" * 300)
     assert (status, answer["state"], answer["code"]) == (0, "rolled-back", "gave-up")
@@ -603,8 +613,12 @@ def test_a_helper_that_restarts_is_asked_the_same_once_more(make: Make) -> None:
 
     def script(request: protocol.Request) -> Optional[reply.Reply]:
         tries.append(request)
-        return None if len(tries) == 1 else said(request, 0, "rolled-back", "gave-up")
+        if len(tries) == 1:
+            return None
+        host.ended(ID)
+        return said(request, 0, "rolled-back", "gave-up")
 
+    host.on_trial(ID)
     with helper(host.helper, script):
         host.start()
         assert host.ask("rollback", "--id", ID)[0] == 0
@@ -680,8 +694,11 @@ def test_as_root_the_daemon_runs_the_commands_in_units_of_their_own(make: Make) 
     script_of(host, f"cat {host.staging}/*.target >>{host.top}/handed; echo '{answer}'")
     host.start()
     target = host.target()
-    status, found, _told = host.ask("upgrade", "--target", target, "--id", ID, "--no-wait")
-    assert (status, found["state"]) == (0, "trial"), found
+    asking = host.asking("upgrade", "--target", target, "--id", ID, "--no-wait")
+    host.waits((host.top / "handed").exists, "the command runs")
+    host.on_trial(ID)
+    found = json.loads(asking.communicate(timeout=30)[0])
+    assert (asking.returncode, found["state"]) == (0, "trial"), found
     host.ask("confirm", "--id", ID, "--wait", "2")
     host.ask("rollback", "--id", ID, "--why", "no link")
     calls = [line for line in (host.top / "calls").read_text().splitlines() if "systemd-run" in line]

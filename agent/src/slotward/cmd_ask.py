@@ -4,6 +4,8 @@
 Rules:
 - The daemon does the work as its mode has it; this command hands over open files, waits and tells.
 - A connection that ends with the switch is no error: the records say how it went, by the trial's id.
+- Who answers may be anybody who holds the daemon's account. Its word is enough for a no; that something was done is said by
+  the records alone (I5), and nothing that it answers ends this command in another way than its own, or never.
 - The same id may be asked again at any time: it is the same trial.
 """
 
@@ -25,9 +27,15 @@ FIRST_S = 3.0
 """So long a daemon is waited for that is not there."""
 STARTS_S = 15.0
 """And so long while the trial that is meant has just begun: then it is the daemon's own start that is waited for."""
+RECORDED_S = 2.0
+"""So long a record is waited for that must be there by what the daemon says: between claim and record it is not."""
 BEGIN_S = 150.0
 """So long the records are asked after the connection has ended: in start mode the switch is made by the next start."""
 TOLD_S = 10.0
+ANSWER_S = 720.0
+"""So long a confirmation or a way back may take, the helper's answer and its waits included; a download has no such end."""
+LOSSES = 5
+"""So often an upgrade's connection may be lost: by the switch, and by restarts before it."""
 PASSES = (codes.NOT_PROVEN, codes.NOT_CONFIRMED, codes.IN_PROGRESS)
 FLAGS = {
     "upgrade": ("target", "permit", "id", "server_time", "no_wait"),
@@ -61,10 +69,35 @@ def _wrong(args: argparse.Namespace) -> str:
 
 def _answer(setup: own.Setup, op: str, found: reply.Reply) -> answers.Answer:
     status, state = calling.outcome(op, found)
-    base = answers.base(setup.product.name, state, found.code, found.message)
+    base = answers.base(setup.product.name, state, found.code, found.message, found.answer.get("changed") is True)
     word = {answers.REFUSED: "refused", answers.RETRY: "try again later", answers.BROKEN: "updates are refused"}
     lines = [f"{word.get(status, state)} ({found.code}): {found.message}" if found.code != codes.OK else state]
-    return answers.Answer(status, {**base, **found.answer}, lines)
+    return answers.Answer(status, {**found.answer, **base}, lines)
+
+
+def _proven(setup: own.Setup, trial_id: str, told: answers.Answer, ended: bool = True) -> answers.Answer:
+    """What was told; where that is that a trial has begun, or has `ended`, what the records say of it."""
+    if told.exit != answers.DONE:
+        return told
+    found = _known(setup, trial_id) or telling.to_begin(setup.product, trial_id, RECORDED_S, telling.nothing)
+    if found is None or (ended and found.json["state"] == "trial"):
+        says = "no record here knows it" if found is None else "the records have it on trial"
+        raise _untrue(f"that trial {trial_id} is {told.json['state']}, and {says}")
+    more = {key: value for key, value in told.json.items() if key not in found.json}
+    return found._replace(json={**more, **found.json, "changed": told.json["changed"]})
+
+
+def _untrue(text: str) -> codes.Retryable:
+    return codes.Retryable(codes.BAD_ANSWER, f"the daemon answers {text}: see `slotward update` for what is so")
+
+
+def _demand_runs(setup: own.Setup, target: checks.Target) -> None:
+    """The daemon says that there is nothing to do; raises when something else runs here."""
+    from slotward import host, prepare
+
+    running, digest = prepare.running_version(setup.product, host.read_state(setup.product))
+    if (running, digest) != (target.version, target.sha256):
+        raise _untrue(f"that {target.version} is what runs, and {running or 'nothing that is known'} is")
 
 
 class _Told:
@@ -85,7 +118,8 @@ class _Told:
             fetched = f", {progress.bytes_text(os.stat(self._part).st_size)} fetched"
         except OSError:
             fetched = ""  # nothing is being fetched, or this account may not look
-        print(f"{self._what}: at work for {now - self._began:.0f} s{fetched}", file=sys.stderr, flush=True)
+        said = f"{self._what}: at work for {now - self._began:.0f} s{fetched}"
+        print(answers.plain(said), file=sys.stderr, flush=True)
 
 
 def _handed(documents: Dict[str, bytes]) -> List[int]:
@@ -116,7 +150,7 @@ def _upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
         permit=digests.get("permit"),
         server_time=args.server_time,
     )
-    print(f"asking the daemon for {target.version}, trial {trial_id}", file=sys.stderr, flush=True)
+    print(answers.plain(f"asking the daemon for {target.version}, trial {trial_id}"), file=sys.stderr, flush=True)
     part = os.path.join(setup.inbox, f"{setup.product.name}-{target.version}.part")
     files = _handed(documents)
     try:
@@ -124,18 +158,29 @@ def _upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     finally:
         for descriptor in files:
             os.close(descriptor)
+    if answer.exit == answers.DONE and answer.json["state"] == "current":
+        _demand_runs(setup, target)
+    elif not _waits(setup, answer):
+        answer = _proven(setup, trial_id, answer, ended=False)
     if answer.json.get("to", target.version) != target.version:
         raise codes.refused(
             codes.ID_REUSED,
             f"{trial_id} is the trial of {answer.json['to']}: choose another id for {target.version}",
         )
-    return answer if args.no_wait else telling.to_end(setup.product, trial_id, answer)
+    follows = answer.exit == answers.DONE and not args.no_wait
+    return telling.to_end(setup.product, trial_id, answer) if follows else answer
+
+
+def _waits(setup: own.Setup, answer: answers.Answer) -> bool:
+    """Whether it is the next start that makes the switch."""
+    return setup.config.mode == config_table.START and answer.json["state"] == "staged"
 
 
 def _begun(setup: own.Setup, request: protocol.Request, files: List[int], told: _Told) -> answers.Answer:
     """The answer to an upgrade: its trial has begun, or why not."""
     server = calling.daemon(setup.config.socket_path)
     until: Optional[float] = None
+    losses = 0
     while True:
         try:
             found = calling.once(server.path, request, files, waiting=told)
@@ -143,9 +188,10 @@ def _begun(setup: own.Setup, request: protocol.Request, files: List[int], told: 
             known = _known(setup, request.id)
             if known is not None:
                 return known
+            losses += error.connected
             wait_s = BEGIN_S if error.connected else FIRST_S
             until = max(until or 0.0, time.monotonic() + wait_s) if error.connected or until is None else until
-            if time.monotonic() >= until:
+            if time.monotonic() >= until or losses > LOSSES:
                 raise calling.unreachable(server, error) from error
             told()
             time.sleep(calling.POLL_S)
@@ -155,7 +201,7 @@ def _begun(setup: own.Setup, request: protocol.Request, files: List[int], told: 
         if known is not None:
             return known
         answer = _answer(setup, request.op, found)
-        if answer.json["state"] == "staged":  # the next start makes the switch
+        if _waits(setup, answer):
             answer = telling.to_begin(setup.product, request.id, BEGIN_S, lambda: _left(setup, request.id)) or answer
         return answer
 
@@ -194,9 +240,9 @@ def _confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
         left = until - time.monotonic()
         wait = min(protocol.MAX_WAIT_S, max(0, int(left)))
         request = protocol.Request(protocol.NODE_CONFIRM, calling.new_id(), trial=args.id, wait=wait)
-        found = calling.ask(server, request, again_s=_patience_s(setup, args.id))
+        found = calling.ask(server, request, limit_s=ANSWER_S, again_s=_patience_s(setup, args.id))
         if found.code not in PASSES or left <= telling.POLL_S:
-            return _answer(setup, request.op, found)
+            return _proven(setup, args.id, _answer(setup, request.op, found))
         time.sleep(telling.POLL_S)
 
 
@@ -207,10 +253,12 @@ def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     until = time.monotonic() + _patience_s(setup, args.id)
     while True:
         try:
-            found = calling.once(server.path, request)
+            found = calling.once(server.path, request, limit_s=ANSWER_S)
             if found.code == codes.BAD_ANSWER and _known(setup, args.id) is not None:
                 raise calling.Lost(found.message)  # going back ended its child first, as a switch may
-            return _answer(setup, request.op, found)
+            told = _answer(setup, request.op, found)
+            done = _proven(setup, args.id, told)
+            return told if told.json["state"] == "rollback-failed" else _went_back(done)
         except calling.Lost as error:
             first = _known(setup, args.id)
             if first is None and error.connected:  # somebody has won its end, and has not written it down yet
@@ -219,7 +267,10 @@ def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
             if first is None or (not on_its_way and time.monotonic() >= until):
                 raise calling.unreachable(server, error) from error
             if on_its_way:  # going back ends the daemon that was asked
-                ended = telling.to_end(setup.product, args.id, first)
-                back = ended.json["state"] == "rolled-back"
-                return ended._replace(exit=answers.DONE) if back else ended
+                return _went_back(telling.to_end(setup.product, args.id, first))
         time.sleep(calling.POLL_S)
+
+
+def _went_back(ended: answers.Answer) -> answers.Answer:
+    """Going back was what was asked for."""
+    return ended._replace(exit=answers.DONE) if ended.json["state"] == "rolled-back" else ended

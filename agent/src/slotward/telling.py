@@ -89,7 +89,7 @@ def to_end(product: products.Product, trial_id: str, first: answers.Answer) -> a
     if first.json["state"] != "trial":
         return first
     for line in first.lines:
-        print(line, file=sys.stderr, flush=True)
+        print(answers.plain(line), file=sys.stderr, flush=True)
     until = time.monotonic() + int(first.json["trial"]["left_s"]) + AFTER_DEADLINE_S
     found = first
     while time.monotonic() < until:
