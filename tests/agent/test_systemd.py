@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 from typing import List
 
 import pytest
@@ -206,3 +207,24 @@ def test_subprocess_is_imported_only_when_it_is_needed() -> None:
 def test_a_host_says_whether_systemd_runs_it() -> None:
     """The same question that sd_booted(3) asks."""
     assert (systemd.booted() is None) == os.path.isdir("/run/systemd/system")
+
+
+def test_what_a_transient_unit_says_is_bounded(fake: Fake) -> None:
+    """A program that runs as the daemon's account may say as much as it likes: root keeps the end of it."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    script = "head -c 300000000 /dev/zero | tr '\\0' a; echo; echo the end; exit 3"
+    answer = systemd.run_transient(["sh", "-c", script], (), timeout_s=60, what="smoke")
+    assert (answer.code, len(answer.output)) == (3, systemd.MAX_OUTPUT)
+    assert answer.output.endswith("aaa\nthe end\n")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000, "KiB"
+    assert fake.calls()
+
+
+def test_who_keeps_a_transient_units_stream_is_not_waited_for(fake: Fake) -> None:
+    """Another process of the account may have got hold of it."""
+    began = time.monotonic()
+    answer = systemd.run_transient(["sh", "-c", "sleep 20 & echo done"], (), timeout_s=60, what="smoke")
+    assert (answer, time.monotonic() - began < 5) == (systemd.Output(0, "done\n"), True)
+    assert fake.calls()

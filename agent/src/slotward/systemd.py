@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from slotcore import codes
@@ -189,18 +190,51 @@ def transient(
     return ["systemd-run", "--quiet", "--collect", *options, f"--unit={unit}", *settings, "--", *argv]
 
 
+def _run_bounded(argv: Sequence[str], timeout_s: float) -> Output:
+    """Run a command and keep the last that each of its streams said, however much that was.
+
+    Whoever holds a stream when the command has ended is not waited for: it may be another process of the same account.
+    """
+    import select
+    import subprocess
+
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=_environment())
+    except FileNotFoundError:
+        raise _no_systemd(argv[0]) from None
+    except OSError as error:
+        raise _failed(argv, f"cannot be run: {error.strerror}") from None
+    said = {stream.fileno(): b"" for stream in (process.stdout, process.stderr) if stream is not None}
+    ended, open_ones, until = os.pidfd_open(process.pid), set(said), time.monotonic() + timeout_s
+    try:
+        with process:
+            ready = [ended, *open_ones]
+            while ready != [ended]:
+                left = until - time.monotonic()
+                ready = select.select([ended, *open_ones], [], [], left)[0] if left > 0 else []
+                if not ready:
+                    process.kill()
+                    raise _failed(argv, f"gave no answer within {timeout_s:g} s")
+                for one in open_ones.intersection(ready):
+                    block = os.read(one, MAX_OUTPUT)
+                    said[one] = (said[one] + block)[-MAX_OUTPUT:]
+                    open_ones -= set() if block else {one}
+    finally:
+        os.close(ended)
+    return Output(process.returncode, b"".join(said.values()).decode("utf-8", "replace")[-MAX_OUTPUT:])
+
+
 def run_transient(argv: Sequence[str], properties: Sequence[str], timeout_s: float, what: str) -> Output:
     """Run a command in a transient unit, bounded in time, and take what it wrote."""
     unit = f"slotward-{what}-{os.getpid()}"
     limits = (f"RuntimeMaxSec={timeout_s:g}", "TimeoutStopSec=2", "KillSignal=SIGKILL")
     command = transient(argv, unit, (*properties, *limits))
     try:
-        done = _run(command, timeout_s + START_S)
+        return _run_bounded(command, timeout_s + START_S)
     except codes.Retryable:
         _run(["systemctl", "kill", "--signal=KILL", "--", unit], QUICK_S)
         raise
-    text = done.stdout + done.stderr
-    return Output(done.returncode, text[-MAX_OUTPUT:])
 
 
 def run_attached(argv: Sequence[str], unit: str, properties: Sequence[str] = ()) -> int:
