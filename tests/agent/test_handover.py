@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import signal
 import stat
 import subprocess
 import sys
@@ -321,3 +322,91 @@ def test_i6_races_with_the_old_owner(data: pathlib.Path) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(data / "sub" / name)
     assert well > tries // 2
+
+
+CHAIN = """
+import os, sys
+os.setgid(4712)
+os.setuid(4711)
+places = [os.open(f"/proc/self/fd/3/{number}", os.O_RDONLY) for number in range(6)]
+os.close(3)
+descriptor = next((one for one in places[1:] if not os.fork()), places[0])
+print(flush=True)
+while True:
+    try:
+        os.mkdir("x", dir_fd=descriptor)
+        below = os.open("x", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    except OSError:
+        pass
+"""
+
+
+@pytest.fixture(name="deep")
+def _deep(data: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A data_dir that may become deeper than Python's own removal goes."""
+    yield data
+    subprocess.run(["rm", "-rf", str(data)], check=True)
+
+
+def test_i6_emptying_staging_has_an_end(deep: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of the old owner's go on making directories below those that they have open: setup says so and ends."""
+    data = deep
+    monkeypatch.setattr(handover, "EMPTIED_S", 1.0)
+    for number in range(6):
+        (data / "staging" / str(number)).mkdir()
+    give(data, USER)
+    staging = os.open(data / "staging", os.O_RDONLY)
+    command = [sys.executable, "-I", "-c", f"import os; os.dup2({staging}, 3)\n{CHAIN}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=(staging,), start_new_session=True) as child:
+        assert child.stdout is not None
+        for _number in range(6):
+            child.stdout.readline()
+        time.sleep(0.3)
+        began = time.monotonic()
+        try:
+            with pytest.raises(codes.Retryable, match="end those processes, run setup again"):
+                handover.hand_over(str(data), ROOT)
+            assert time.monotonic() - began < 10
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+            os.close(staging)
+    assert (data.stat().st_uid, data.stat().st_mode & 0o777) == (0, 0o700)
+    assert handover.is_due(str(data), ROOT), "the next run goes on with it"
+    monkeypatch.setattr(handover, "EMPTIED_S", 300.0)
+    handover.hand_over(str(data), ROOT)
+    assert sorted(path.name for path in data.iterdir()) == ["identity.json", "sub"]
+    assert not handover.is_due(str(data), ROOT)
+
+
+LEASE = """
+import fcntl, os, signal, sys, time
+os.setgid(4712)
+os.setuid(4711)
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+descriptor = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print(flush=True)
+time.sleep(60)
+"""
+
+
+def test_i6_a_file_that_its_owner_holds_is_left_and_told(data: pathlib.Path) -> None:
+    """A lease makes opening wait or fail: it keeps nothing else from being handed over."""
+    for path in (data.parent, *data.parents):
+        if path.stat().st_uid == 0 and path.parts[:2] == ("/", "tmp"):
+            path.chmod(path.stat().st_mode | 0o711)
+    give(data, USER)
+    held = data / "identity.json"
+    with subprocess.Popen([sys.executable, "-I", "-c", LEASE, str(held)], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            left = handover.hand_over(str(data), ROOT)
+        finally:
+            child.kill()
+    assert left == [f"{held} was left as it is: a process holds it"]
+    assert (data / "sub" / "deep" / "key").stat().st_uid == 0
+    assert handover.hand_over(str(data), ROOT) == []
+    assert all_of(data, ROOT)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import time
 from typing import Iterator, List, NamedTuple, Tuple
 
 from slotcore import codes
@@ -30,7 +31,11 @@ MAX_FILE = 16 << 20
 MAX_ALL = 64 << 20
 """Bytes that are copied: an account may have made files of any size."""
 PART = ".slotward-handed-over"
+EMPTIED = STAGING + PART
+EMPTIED_S = 60.0
+"""A process that has a directory of staging open could make new ones below it for as long as root removes them."""
 MAX_SAID = 20
+HELD = "its old owner's processes still make files there; stop the daemon, end those processes, run setup again"
 
 
 class Owned(NamedTuple):
@@ -57,7 +62,8 @@ def is_due(path: str, to: accounts.Account) -> bool:
     if to.uid != 0:
         return False
     staging = f"{path}/{STAGING}"
-    return (os.path.lexists(staging) and owned(staging).uid != 0) or any(one.due for one in _Tree(path, to).entries())
+    emptied = (os.path.lexists(staging) and owned(staging).uid != 0) or os.path.lexists(f"{path}/{EMPTIED}")
+    return emptied or any(one.due for one in _Tree(path, to).entries())
 
 
 def refuse_strange(path: str, known: Tuple[int, ...]) -> None:
@@ -161,7 +167,7 @@ def hand_over(path: str, to: accounts.Account) -> List[str]:
         os.fchown(top, 0, 0)
         os.fchmod(top, PRIVATE)
         faults.hit("hand-over.closed")
-        _empty_staging(top, to)
+        _empty_staging(top, path, to)
         left = _contents(path, to)
         os.fsync(top)
         faults.hit("hand-over.contents")
@@ -173,40 +179,51 @@ def hand_over(path: str, to: accounts.Account) -> List[str]:
 
 
 def _contents(path: str, to: accounts.Account) -> List[str]:
-    left = []
+    left: List[str] = []
+    more = 0
     for entry in _Tree(path, to, closing=True).entries():
-        if entry.due:
-            _give(entry, to)
-            faults.hit("hand-over.entry")
-        elif entry.left:
-            left.append(f"{entry.path} was left as it is: {entry.left}")
-    more = len(left) - MAX_SAID
-    return left if more <= 0 else [*left[:MAX_SAID], f"and {more} more"]
+        why = _give(entry, to) if entry.due else entry.left
+        faults.hit("hand-over.entry")
+        if why and len(left) < MAX_SAID:
+            left.append(f"{entry.path} was left as it is: {why}")
+        elif why:
+            more += 1
+    return [*left, f"and {more} more"] if more else left
 
 
-def _empty_staging(top: int, to: accounts.Account) -> None:
-    """Remove staging when it is somebody else's; however deep it is, no more than two directories are open."""
+def _empty_staging(top: int, path: str, to: accounts.Account) -> None:
+    """Remove staging when it is somebody else's, under a name by which the next run finds what a cut left of it."""
+    _empty(top, path)
+    with contextlib.suppress(FileNotFoundError):
+        if os.stat(STAGING, dir_fd=top, follow_symlinks=False).st_uid != to.uid:
+            os.rename(STAGING, EMPTIED, src_dir_fd=top, dst_dir_fd=top)
+            _empty(top, path)
+
+
+def _empty(top: int, path: str) -> None:
+    """Remove what staging was; however deep it is, no more than two directories are open."""
     try:
-        found = os.stat(STAGING, dir_fd=top, follow_symlinks=False)
+        found = os.stat(EMPTIED, dir_fd=top, follow_symlinks=False)
     except FileNotFoundError:
         return
-    if found.st_uid == to.uid:
-        return
     if not stat.S_ISDIR(found.st_mode):
-        os.unlink(STAGING, dir_fd=top)
+        os.unlink(EMPTIED, dir_fd=top)
         return
-    descriptor = os.open(STAGING, opening.DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+    descriptor = os.open(EMPTIED, opening.DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
     try:
         os.fchown(descriptor, 0, 0)
         os.fchmod(descriptor, PRIVATE)
-        names = os.listdir(descriptor)
+        names, until = os.listdir(descriptor), time.monotonic() + EMPTIED_S
         while names:
             for name in names:
                 _remove(descriptor, name)
+                if time.monotonic() >= until:
+                    text = f"{path}/{EMPTIED} was not empty after {EMPTIED_S:g} s"
+                    raise codes.Retryable(codes.CANNOT_WRITE, f"{text}: {HELD}")
             names = os.listdir(descriptor)
     finally:
         os.close(descriptor)
-    os.rmdir(STAGING, dir_fd=top)
+    os.rmdir(EMPTIED, dir_fd=top)
 
 
 def _remove(above: int, name: str) -> None:
@@ -228,7 +245,8 @@ def _remove(above: int, name: str) -> None:
     os.rmdir(name, dir_fd=above)
 
 
-def _give(entry: _Entry, to: accounts.Account) -> None:
+def _give(entry: _Entry, to: accounts.Account) -> str:
+    """Hand one over; why it had to be left, "" when it was not."""
     if stat.S_ISDIR(entry.found.st_mode):
         descriptor = os.open(entry.name, opening.DIRECTORY | os.O_NOFOLLOW, dir_fd=entry.above)
         try:
@@ -236,8 +254,11 @@ def _give(entry: _Entry, to: accounts.Account) -> None:
             os.fchmod(descriptor, stat.S_IMODE(entry.found.st_mode) & PUBLIC)
         finally:
             os.close(descriptor)
-        return
-    source = opening.open_at(entry.above, entry.name, entry.path, opening.READ)
+        return ""
+    try:
+        source = opening.open_at(entry.above, entry.name, entry.path, opening.READ)
+    except BlockingIOError:  # a lease: its owner is asked to let go, and need not
+        return "a process holds it"
     try:
         now = os.fstat(source)
         if (now.st_ino, now.st_nlink, now.st_uid) != (entry.found.st_ino, 1, entry.found.st_uid):
@@ -250,6 +271,7 @@ def _give(entry: _Entry, to: accounts.Account) -> None:
             _copy(entry, source, to, mode)
     finally:
         os.close(source)
+    return ""
 
 
 def _copy(entry: _Entry, source: int, to: accounts.Account, mode: int) -> None:
