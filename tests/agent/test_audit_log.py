@@ -489,6 +489,36 @@ def test_a_read_only_disk_is_said(small: products.Product, capsys: pytest.Captur
         noted(small, event=audits.ACCEPTED)
 
 
+# -- who would push lines out ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("who", "written"),
+    [("helper:slotward", audit_file.REFUSALS), ("slotward-apply.service", audit_file.REFUSALS), ("helper:root", 70)],
+)
+def test_the_account_does_not_push_older_lines_out(
+    product: products.Product,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    who: str,
+    written: int,
+) -> None:
+    """So many refusals of what it asked for are written in an hour; what counts is written as ever, and the chain holds."""
+    monkeypatch.setattr(audit, "who", lambda: who)
+    moment = [1_800_000_000.0]
+    monkeypatch.setattr(time, "time", lambda: moment[0])
+    noted(product)
+    noted(product, 70, audits.REFUSED)
+    assert events(product).count(audits.REFUSED) == written
+    assert ("journal has this one" in capfd.readouterr().err) == (written < 70)
+    noted(product, 1, audits.ACCEPTED)
+    moment[0] += audit_file.WITHIN_S
+    noted(product, 1, audits.REFUSED, "an hour later")
+    assert events(product)[-2:] == [audits.ACCEPTED, audits.REFUSED]
+    assert events(product)[0] == audits.CLEARED
+    assert held(product).first == 1
+
+
 # -- the journal -------------------------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ Rules:
 - An append that a power cut tore is cut off by the next one, which says so in a line of its own.
 - A file that is full is renamed, never written again; the next line goes into a new one.
 - Nothing is appended to a log whose last line cannot be believed.
+- What the daemon's account asks for in vain is written so often and no more: it must not push what is older out of the log.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ WAIT_S = 2.0
 MODE = 0o640
 WRITE = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_READ = 4 * audit_chain.MAX_FILE
+REFUSALS, WITHIN_S = 60, 3600
+"""So many refusals of what the daemon's account asked for are written in so many seconds; the journal is told of all."""
+LOOK_BACK = 256 * 1024
+OF_ROOT = "helper:root"
 
 
 class Log(NamedTuple):
@@ -139,15 +144,38 @@ def _same(line: bytes, event: audit.Event) -> bool:
     )
 
 
+def _is_the_accounts(who: str) -> bool:
+    """Whether it is root's part for the daemon's account that speaks (privilege.md, sections 4 and 6)."""
+    return who == "slotward-apply.service" or (who.startswith("helper:") and who != OF_ROOT)
+
+
+def _demand_room(log: Log, event: audit.Event) -> None:
+    """Raise Retryable when the daemon's account has had as many refusals written lately as it may."""
+    if event.event != audit.REFUSED or not _is_the_accounts(event.who):
+        return
+    data = os.pread(log.descriptor, LOOK_BACK, max(0, log.tail.size - LOOK_BACK))
+    found = 0
+    for line in data.split(b"\n"):
+        with contextlib.suppress(audit.BadLine):
+            one = audit.parse(line).event
+            lately = event.at - WITHIN_S < one.at <= event.at
+            found += lately and (one.event, one.who) == (event.event, event.who)
+    if found >= REFUSALS:
+        text = f"{found} refusals of {event.who} were written in the last {WITHIN_S} s: the journal has this one"
+        raise codes.Retryable(codes.TOO_MANY, text)
+
+
 def append(directory: str, event: audit.Event, once: bool = False) -> Tuple[bytes, ...]:
     """Append `event` durably; the lines that were written, none when it is there already (`once`) or repeats the last.
 
-    Raises OSError when it cannot be written, Retryable when another holds the log, BrokenAudit when it is damaged.
+    Raises OSError when it cannot be written, Retryable when another holds the log or it is one refusal too many,
+    BrokenAudit when it is damaged.
     """
     while True:
         with held(directory) as log:
             if audit.repeats(log.last, event) or (once and _is_there(log, event)):
                 return ()
+            _demand_room(log, event)
             lines: List[bytes] = []
             for one in (_healed(log, event.product), event) if log.tail.torn else (event,):
                 lines.append(audit.append(lines[-1] if lines else log.last, one))
