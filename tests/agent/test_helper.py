@@ -679,6 +679,7 @@ def test_it_settles_again_and_again_until_the_trial_has_ended(host: Host, monkey
     monkeypatch.setattr(watching, "AGAIN_S", 0.2)
     loop = looping.Loop()
     settled: List[float] = []
+    asked: List[float] = []
 
     def settling() -> None:
         settled.append(looping.now())
@@ -691,7 +692,7 @@ def test_it_settles_again_and_again_until_the_trial_has_ended(host: Host, monkey
         if len(settled) != 2:
             dog.look()
 
-    dog = watching.Watchdog(loop, str(host.config), settling)
+    dog = watching.Watchdog(loop, str(host.config), settling, lambda: asked.append(looping.now()))
     on_trial(host, left_s=1)
     began = looping.now()
     dog.look()
@@ -700,7 +701,24 @@ def test_it_settles_again_and_again_until_the_trial_has_ended(host: Host, monkey
     loop.at("end", began + 6, loop.stop)
     loop.run()
     assert len(settled) == 3
+    assert len(asked) == 2, "the guard, from the second time on: with /run full nothing can be settled"
+    assert settled[0] < asked[0] < settled[1]
     assert dog.due is None
+
+
+def test_i2_the_guard_is_asked_by_a_unit_that_is_there(
+    host: Host, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I2: with /run full systemd makes no new unit, and starts those that it has."""
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" >>{tmp_path}/said\n")
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    asked = helper.Helper(own.load(str(host.config)), caller.Account(WHO.pw_name, WHO.pw_uid, WHO.pw_gid))
+    asked._ask_guard()
+    asked._loop.at("end", looping.now() + 2, asked._loop.stop)
+    asked._loop.run()
+    assert (tmp_path / "said").read_text() == "--no-block start slotward-deadline@slotward.service\n"
 
 
 def test_a_state_that_cannot_be_read_is_looked_at_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -711,7 +729,7 @@ def test_a_state_that_cannot_be_read_is_looked_at_again(host: Host, monkeypatch:
 
     monkeypatch.setattr(hosts, "read_state", unreadable)
     loop = looping.Loop()
-    dog = watching.Watchdog(loop, str(host.config), lambda: None)
+    dog = watching.Watchdog(loop, str(host.config), lambda: None, lambda: None)
     dog.look()
     assert dog.due is not None
     assert 9 < dog.due - looping.now() <= 10

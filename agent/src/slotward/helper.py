@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 GUARD = "/usr/local/lib/slotward/guard.d"
 NOTES = 20
 """How many refused callers are told of at once; then one a second."""
+QUICK_S = 10.0
 NO_DIGEST = "0" * 64
 """What a source tree says of itself: no release has this digest."""
 
@@ -89,7 +90,7 @@ class Helper:
             lambda argv, content, limit_s, done: transient.Child(self._loop, argv, content, limit_s, done),
             self._ended,
         )
-        self._watchdog = watching.Watchdog(self._loop, setup.config_path, self._operations.settle)
+        self._watchdog = watching.Watchdog(self._loop, setup.config_path, self._operations.settle, self._ask_guard)
 
     def run(self) -> int:
         """Serve until told to stop."""
@@ -128,6 +129,14 @@ class Helper:
     def _ended(self) -> None:
         self._watchdog.look()
         self._tell()
+
+    def _ask_guard(self) -> None:
+        """Have the guard look, by a unit that is there: it ends a trial with no space and no memory left either (I2)."""
+        words = ["systemctl", "--no-block", "start", f"slotward-deadline@{self._setup.product.name}.service"]
+        try:
+            transient.Child(self._loop, words, b"", QUICK_S, lambda _ended: None)
+        except OSError as error:
+            notifying.log(notifying.WARNING, f"cannot run {words[0]}: {error.strerror}")
 
     def _tell(self, *more: str) -> None:
         due = self._watchdog.due

@@ -4,6 +4,8 @@
 Rules:
 - It looks when something may have changed, and at one moment: so long after the trial's deadline on CLOCK_BOOTTIME (I10).
 - From then on it has settling done again and again, until nothing is left to settle. At rest it has no timer.
+- Settling needs a new unit, which systemd cannot make with `/run` full. So what did not help the first time is asked of the
+  guard too, whose unit is there already.
 - It decides nothing: settling does, under the lock, by the records.
 """
 
@@ -29,10 +31,14 @@ def next_look(state: settle.State, clock: settle.Clock, moment: float) -> Option
 class Watchdog:
     """Watches over one product's trials."""
 
-    def __init__(self, loop: looping.Loop, config_path: str, settling: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: looping.Loop, config_path: str, settling: Callable[[], None], guarding: Callable[[], None]
+    ) -> None:
         self._loop = loop
         self._config_path = config_path
         self._settling = settling
+        self._guarding = guarding
+        self._tries = 0
         self.due: Optional[float] = None
         """When it will have settling done, on CLOCK_BOOTTIME; None at rest."""
 
@@ -46,6 +52,7 @@ class Watchdog:
             notifying.log(notifying.WARNING, f"cannot read the slots: {error}; looking again in {AGAIN_S:g} s")
             self.due = moment + AGAIN_S
         if self.due is None:
+            self._tries = 0
             self._loop.cancel(self)
         else:
             self._loop.at(self, self.due, self._settle)
@@ -53,4 +60,7 @@ class Watchdog:
     def _settle(self) -> None:
         notifying.log(notifying.NOTICE, "an update should have ended by now: settling it")
         self._loop.at(self, looping.now() + AGAIN_S, self._settle)  # should nobody call `look` afterwards
+        self._tries += 1
+        if self._tries > 1:
+            self._guarding()
         self._settling()
