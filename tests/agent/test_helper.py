@@ -622,6 +622,16 @@ def test_an_old_socket_is_replaced_and_nothing_else_is(host: Host) -> None:
     assert f"{host.socket}: there is a regular file, no socket: remove it" in done.stderr
 
 
+def test_a_second_one_does_not_take_the_socket_of_the_first(running: Helper, host: Host) -> None:
+    """Typed on a shell beside the running service, it says who serves and ends."""
+    before = host.socket.stat()
+    done = subprocess.run(host.argv, env=host.environment, capture_output=True, timeout=30, check=False, text=True)
+    assert done.returncode == 4
+    assert f"(in-progress): process {running.process.pid} serves {host.socket} already" in done.stderr
+    assert host.socket.stat().st_ino == before.st_ino
+    assert running.asks(protocol.SETTLE).code == codes.OK
+
+
 def test_i8_a_configuration_with_problems_does_not_stop_it(host: Host) -> None:
     """It warns, serves on, refuses what is new, and settles."""
     host.configure("no_such_key = 1\n")

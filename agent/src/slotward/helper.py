@@ -26,6 +26,7 @@ from slotward import (
     notifying,
     operations,
     own,
+    process,
     seqpacket,
     transient,
     watching,
@@ -72,7 +73,17 @@ def ready(setup: own.Setup) -> caller.Account:
             f"{setup.config_path} has no [helper]: in {setup.config.mode} mode there is no helper; run `slotward setup`"
         )
         raise codes.BadConfig([text])
-    return caller.account_of(setup.config.user)
+    account = caller.account_of(setup.config.user)
+    _alone(setup.config.helper_socket)
+    return account
+
+
+def _alone(path: str) -> None:
+    """Raise Retryable where a helper listens already: one started by hand would take its socket away."""
+    pid = process.listen_to_helper(path).pid
+    if pid is not None:
+        text = f"process {pid} serves {path} already: slotward-helper.service runs the helper, see `systemctl status slotward-helper`"
+        raise codes.Retryable(codes.IN_PROGRESS, text)
 
 
 class Helper:
