@@ -201,7 +201,7 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
     (
         "ask",
         "have the running daemon update itself, confirm or give up",
-        "What stands in for a gateway asks so. The daemon does the work as its mode has it; `--id` tells a trial, to be asked again.",
+        "What stands in for a gateway asks so. The daemon does the work as its mode has it. Asked again with the same `--id`, it begins nothing twice.",
         flags_ask.ask,
     ),
     (
