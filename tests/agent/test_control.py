@@ -12,6 +12,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -22,8 +23,9 @@ from agent.daemons import BYTES, Host, asked, connected
 from agent.helping import Helper, Script, helper, said
 from support.web import CONTENT, Serve, stall, whole
 
-from agent import accounts
+from agent import accounts, clients
 from slotcore import protocol, reply
+from slotward import calling
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts the daemon as another account")
 
@@ -595,6 +597,40 @@ def test_without_a_daemon_the_answer_says_what_to_run(make: Make) -> None:
         assert (status, answer["code"]) == (4, "daemon-unreachable"), answer
         assert str(host.socket) in answer["message"]
         assert "look at `systemctl status slotward.service`" in answer["message"]
+
+
+def test_who_may_not_reach_the_daemon_is_told_who_may(tmp_path: pathlib.Path) -> None:
+    """Nothing is wrong with the daemon then, so its unit is not what to look at."""
+    server = calling.daemon(str(tmp_path / "status.sock"))
+    said = calling.unreachable(server, calling.Closed("Permission denied")).text
+    assert said.endswith("gives no answer: Permission denied; run it as root or as the daemon's own account")
+    assert "look at" in calling.unreachable(server, calling.Lost("Connection refused")).text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another account's place")
+def test_a_socket_of_another_account_s_is_closed(tmp_path: pathlib.Path) -> None:
+    """As the system says it: a connection that is not permitted."""
+    path = tmp_path / "control.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        os.chmod(path, 0o600)
+        tmp_path.chmod(0o755)
+        script = (
+            "import os; from slotward import calling; os.setgid(65534); os.setuid(65534)\n"
+            "try: calling._connect('control.sock')\nexcept calling.Closed: print('closed')"
+        )
+        paths = [str(clients.ROOT / name) for name in ("plugins/module_utils", "agent/src")]
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert done.stdout == "closed\n", done.stderr
 
 
 def test_without_a_helper_the_answer_says_what_to_run(make: Make) -> None:

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import array
+import errno
 import os
 import socket
 import struct
@@ -47,6 +48,10 @@ class Silent(Lost):
     """The server is there and says nothing for too long; asking again would not help."""
 
 
+class Closed(Lost):
+    """The socket is not for this account."""
+
+
 def new_id() -> str:
     """16 random hexadecimal digits."""
     return os.urandom(8).hex()
@@ -60,7 +65,8 @@ def _connect(path: str) -> socket.socket:
         peer.connect(path)
     except OSError as error:
         peer.close()
-        raise Lost(error.strerror or str(error)) from error
+        kind = Closed if error.errno in (errno.EACCES, errno.EPERM) else Lost
+        raise kind(error.strerror or str(error)) from error
     return peer
 
 
@@ -116,9 +122,8 @@ def once(
 
 def unreachable(server: Server, why: Lost) -> codes.Retryable:
     """What to tell who gets no answer."""
-    return codes.Retryable(
-        server.code, f"{server.what} at {server.path} gives no answer: {why}; look at `{server.run}`"
-    )
+    out = "run it as root or as the daemon's own account" if isinstance(why, Closed) else f"look at `{server.run}`"
+    return codes.Retryable(server.code, f"{server.what} at {server.path} gives no answer: {why}; {out}")
 
 
 def ask(
