@@ -78,7 +78,12 @@ def with_helper(**more: str) -> doctor_mode.Look:
         (with_daemon(WELL, User=""), "mode", "systemd has User=root", "slotward setup"),
         (with_daemon(ROOT, User="games"), "mode", "systemd has User=games", "slotward setup"),
         (WELL._replace(runs_as=0), "mode", "still runs as uid 0", "systemctl restart slotward.service"),
-        (WELL._replace(account=None, runs_as=None), "account", "there is no account slotward", "slotward setup"),
+        (
+            WELL._replace(account=None, runs_as=None),
+            "account",
+            "there is no account slotward",
+            "slotward setup makes it; or correct [helper] user in the configuration",
+        ),
         (
             WELL._replace(account=USER._replace(uid=0), runs_as=0),
             "account",

@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from slotcore import codes
-from slotward import accounts, ways
+from slotward import accounts, mode_setup, own, ways
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives directories to other users")
 
@@ -45,12 +45,24 @@ def test_each_is_named_with_its_command(top: pathlib.Path) -> None:
     assert found(place, top) == {
         str(local): f"chown root {local}",
         str(lib): f"chmod go-w {lib}",
-        str(place): f"chmod go-w {place}",
+        str(place): f"{place} is everybody's and stays so: configure a place elsewhere",
     }
     text = ways.refusal(ways.at_risk([str(place)])).text
     assert ways.refusal(()).code == codes.DIRECTORY_UNSAFE
     assert f"{lib} (mode 2775, group 50): chmod go-w {lib}" in text
     assert f"{local} (owned by uid 4711): chown root {local}" in text
+
+
+def test_what_is_everybody_s_is_never_closed(top: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory as /tmp refuses the mode, with consent too, and no command is named for it."""
+    place = top / "local" / "lib" / "slotward"
+    place.chmod(0o1777)
+    monkeypatch.setattr(mode_setup, "risks", lambda _setup: ways.at_risk([str(place)]))
+    with pytest.raises(codes.Refused) as caught:
+        mode_setup.refuse(own.load(str(top / "config.toml")), True)
+    assert caught.value.code == codes.DIRECTORY_UNSAFE
+    assert f"{place} is everybody's and stays so: configure a place elsewhere" in str(caught.value)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o1777
 
 
 def test_links_on_the_way_are_walked_too(top: pathlib.Path) -> None:

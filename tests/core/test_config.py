@@ -297,11 +297,11 @@ PROBLEMS: List[Tuple[str, str]] = [
     ("[helper]\nsocket = '/%s'" % ("x" * 107), "f:2:10: [helper] socket: expected at most 107 characters, found 108"),
     (
         "[helper]\nsocket = '/var/lib/slotward/h/s'",
-        "f: helper_socket (/var/lib/slotward/h/s) lies inside data_dir (/var/lib/slotward): keep them apart",
+        "f: [helper] socket (/var/lib/slotward/h/s) lies inside data_dir (/var/lib/slotward): keep them apart",
     ),
     (
         "[helper]\nsocket = '/run/slotward/helper.sock'",
-        "f: helper_socket (/run/slotward/helper.sock) lies inside the daemon's runtime directory (/run/slotward): keep them apart",
+        "f: [helper] socket (/run/slotward/helper.sock) lies inside the daemon's runtime directory (/run/slotward): keep them apart",
     ),
     ("a.b = 1", "f:1:2: a: expected = after the key, found a dotted key"),
 ]

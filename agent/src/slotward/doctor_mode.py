@@ -85,7 +85,7 @@ def _account(look: Look) -> List[Found]:
         return []
     if look.account is None:
         text = f"there is no account {look.user}: {build_info.UNIT} cannot start"
-        return [("account", "fail", text, SETUP)]
+        return [("account", "fail", text, f"{SETUP} makes it; or correct [{look.mode}] user in the configuration")]
     problem = accounts.problem(look.account)
     if problem:
         return [("account", "fail", problem, f"set [{look.mode}] user to an account of its own, then {SETUP}")]
@@ -124,7 +124,8 @@ def _helper(look: Look) -> List[Found]:
     if unit.get("ExecMainStatus") == REFUSED_TO_START:
         why = "; ".join(f"others may change {risk.path} ({risk.why})" for risk in look.risks)
         text = f"{name} refuses to start: {why or 'its last words are in the journal'}"
-        run = " && ".join([*(risk.run for risk in look.risks), f"systemctl restart {name}"]) if why else log
+        then = "; then " if any(risk.public for risk in look.risks) else " && "
+        run = then.join([*(risk.run for risk in look.risks), f"systemctl restart {name}"]) if why else log
         return [("helper", "fail", text, run)]
     text = (
         f"{name} is {active or 'unknown'} (status {unit.get('ExecMainStatus', '?')}): updates are refused until it runs"

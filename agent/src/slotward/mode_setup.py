@@ -80,7 +80,7 @@ def risks(setup: own.Setup) -> Tuple[ways.Risk, ...]:
 def refuse(setup: own.Setup, fix_directories: bool) -> Tuple[ways.Risk, ...]:
     """The directories to mend; raises what makes this host no host for the mode before anything is changed."""
     found = risks(setup)
-    if found and not fix_directories:
+    if any(risk.public for risk in found) or (found and not fix_directories):
         raise ways.refusal(found)
     problem = accounts.problem(accounts.find(setup.config.user))
     if problem:

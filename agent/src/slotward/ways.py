@@ -18,14 +18,17 @@ from slotcore import codes
 from slotward import opening
 
 MAX_LINKS = 40
+PUBLIC = stat.S_ISVTX | stat.S_IWOTH
+"""As /tmp is: closing it would break the host."""
 
 
 class Risk(NamedTuple):
-    """A directory that others may change, why so, and the commands that mend it."""
+    """A directory that others may change, why so, and the commands that mend it; nothing does where it is everybody's."""
 
     path: str
     why: str
     run: str
+    public: bool = False
 
 
 def directories(path: str) -> List[str]:
@@ -62,6 +65,7 @@ def _risk(path: str) -> List[Risk]:
         found = os.lstat(path)
     except OSError:
         return []
+    public = found.st_mode & PUBLIC == PUBLIC
     why, run = [], []
     if found.st_uid != 0:
         why.append(f"owned by uid {found.st_uid}")
@@ -69,7 +73,9 @@ def _risk(path: str) -> List[Risk]:
     if found.st_mode & 0o022:
         why.append(f"mode {stat.S_IMODE(found.st_mode):04o}, group {found.st_gid}")
         run.append(f"chmod go-w {path}")
-    return [Risk(path, ", ".join(why), " && ".join(run))] if why else []
+    if public:
+        run = [f"{path} is everybody's and stays so: configure a place elsewhere"]
+    return [Risk(path, ", ".join(why), " && ".join(run), public)] if why else []
 
 
 def at_risk(paths: Sequence[str]) -> Tuple[Risk, ...]:

@@ -147,4 +147,5 @@ def _disagreements(config: Config) -> Iterator[Tuple[Set[str], str]]:
         )
     for inner, path, outer, directory in paths:
         if _inside(path, directory):
-            yield {inner, outer}, "%s (%s) lies inside %s (%s): keep them apart" % (inner, path, outer, directory)
+            key = "[helper] socket" if inner == "helper_socket" else inner
+            yield {inner, outer}, "%s (%s) lies inside %s (%s): keep them apart" % (key, path, outer, directory)
