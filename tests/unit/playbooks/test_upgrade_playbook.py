@@ -175,10 +175,10 @@ def test_status_shows_hosts_that_cannot_be_asked(fleet: Fleet) -> None:
     out = fleet.stage.directory / "status.json"
     played = fleet.stage.play("slotward.fleet.status", target="all", status_json=str(out))
     table = played.of("h1", "Show one table")["msg"]
-    assert [line.split()[:3] for line in table[1:]] == [
-        ["h1", "1.1.0", "confirmed"],
-        ["h2", "-", "unreachable"],
-        ["h3", "1.1.0", "confirmed"],
-        ["h4", "1.1.0", "confirmed"],
+    assert [line.split()[:4] for line in table[1:]] == [
+        ["h1", "1.1.0", "root", "confirmed"],
+        ["h2", "-", "-", "unreachable"],
+        ["h3", "1.1.0", "root", "confirmed"],
+        ["h4", "1.1.0", "root", "confirmed"],
     ]
     assert out.exists()
