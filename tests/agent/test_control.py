@@ -823,3 +823,33 @@ def test_a_connection_by_hand_is_greeted_and_closed_politely(make: Make) -> None
     with connected(host) as (_peer, hello):
         assert (hello.product, hello.version, hello.protocol) == ("slotward", "1.0.0", (1,))
         assert hello.sha256 == hashlib.sha256(host.agent.program.read_bytes()).hexdigest()
+
+
+def test_a_second_daemon_does_not_take_the_sockets_of_the_first(make: Make) -> None:
+    """Typed on a shell beside the running service, it says who answers and ends."""
+    host = make()
+    host.start()
+    before = [path.stat().st_ino for path in (host.socket, host.run / "status.sock")]
+    second = host.agent.start(
+        host.user, "node", "--config", host.config, environment=host.environment(), stderr=subprocess.PIPE
+    )
+    _out, errors = second.communicate(timeout=30)
+    assert host.process is not None
+    assert second.returncode == 4
+    assert f"(in-progress): process {host.process.pid} answers at {host.run}/status.sock already" in errors.decode()
+    assert [path.stat().st_ino for path in (host.socket, host.run / "status.sock")] == before
+    assert host.status()["running"]["pid"] == host.process.pid
+
+
+def test_i8_under_systemd_whoever_holds_the_socket_keeps_no_daemon_from_starting(make: Make) -> None:
+    """I8: systemd has ended the old one before; what answers there is nobody's to wait for."""
+    host = make()
+    host.start()
+    environment = dict(host.environment(), NOTIFY_SOCKET=str(host.top / "nobody"))
+    with open(host.errors, "ab") as errors:
+        second = host.agent.start(host.user, "node", "--config", host.config, environment=environment, stderr=errors)
+    try:
+        host.waits(lambda: host.status()["running"]["pid"] == second.pid, "the new one answers")
+    finally:
+        second.kill()
+        second.wait(20)

@@ -193,8 +193,24 @@ class Node:
             return
 
 
+def _alone(path: str) -> None:
+    """Raise Retryable where a daemon answers already: one typed on a shell would take its sockets away.
+
+    Under systemd it is not asked: there is one of it then, and whoever holds the socket must not keep it from starting (I8).
+    """
+    if os.environ.get("NOTIFY_SOCKET") or not os.path.exists(path):
+        return
+    from slotward import process
+
+    pid = process.ask_status(path)[1]
+    if pid is not None:
+        text = f"process {pid} answers at {path} already: slotward.service runs the daemon, see `systemctl status slotward`"
+        raise codes.Retryable(codes.IN_PROGRESS, text)
+
+
 def run(args: argparse.Namespace) -> answers.Answer:
     """Run the daemon until it is told to stop."""
     setup = own.load(args.config)
+    _alone(setup.config.socket_path)
     status = Node(setup).run()
     return answers.Answer(status, answers.base(setup.product.name, "idle"), [])
