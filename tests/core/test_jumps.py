@@ -70,7 +70,9 @@ def test_the_next_release_is_no_jump() -> None:
             "issued 2026-01-01T00:00:00Z, before the release before it (2026-01-01T00:00:05Z)",
         ),
     ],
-    ids=lambda value: value.partition(" sha256/")[0] if isinstance(value, str) else None,  # keys are new in each process
+    ids=lambda value: (
+        value.partition(" sha256/")[0] if isinstance(value, str) else None
+    ),  # keys are new in each process
 )
 def test_each_jump_is_told(new: manifest.Manifest, text: str) -> None:
     """Alone, when it is the only one."""
