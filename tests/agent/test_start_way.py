@@ -257,9 +257,10 @@ def test_confirming_follows_the_records(trial: Start, monkeypatch: pytest.Monkey
     answer = start_way.confirm(trial.setup, words())
     assert (answer.exit, answer.json["state"], answer.json["code"]) == (0, "confirmed", "ok")
     assert (answer.json["floor"], answer.json["missing"]) == (2, [])
-    assert root.pulled == [triggers.CONFIRM]
+    assert (root.pulled, answer.json["changed"]) == ([triggers.CONFIRM], True)
     again = start_way.confirm(trial.setup, words())
     assert (again.exit, again.json["state"], root.pulled) == (0, "confirmed", [triggers.CONFIRM])
+    assert again.json["changed"] is False, "I9: the same again changes nothing and says so"
 
 
 def test_what_root_has_no_proof_of_is_not_confirmed(trial: Start, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -192,7 +192,10 @@ def test_doctor_names_every_guard_file_that_is_missing_or_changed(node: nodes.No
     refused = node.begin(v110)
     assert (refused.exit, refused.code) == (3, "guard-not-installed")
     assert refused.message.endswith("run `slotward setup`")
-    assert node.unit() == before
+    if node.mode.name == modes.START:  # what it asks of root is judged at a start
+        node.waits(lambda: node.unit().active == "active", 20, "the daemon runs again")
+    else:
+        assert node.unit() == before
     mended = node.slotward("setup").json
     assert {change["path"] for change in mended["changes"]} == {
         "/etc/systemd/system/slotward.service.d/50-slotward-rollback.conf",

@@ -134,6 +134,7 @@ def confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     until, again = time.monotonic() + args.wait, 0.0
     found = _pending(setup, args.id)
     trial_id = args.id or str(found.json.get("id") or found.json["trial"]["id"])
+    waited = found.json["state"] == "trial"
     while found.json["state"] == "trial" and SOURCE in _missing(setup, trial_id):
         if time.monotonic() >= again:
             triggers.pull(triggers.CONFIRM)
@@ -146,7 +147,7 @@ def confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
         found = _pending(setup, trial_id)
     if found.json["state"] == "confirmed":
         floor = status.floor_of(product, host.read_state(product))
-        return found._replace(json=dict(found.json, floor=floor, missing=[]))
+        return found._replace(json=dict(found.json, changed=waited, floor=floor, missing=[]))
     if found.json["state"] != "trial":
         return found
     missing = ", ".join(found.json["missing"])
