@@ -287,12 +287,26 @@ def test_what_may_pass_is_tried_again_at_the_next_start(start: Start, v110: Sign
         began = time.monotonic()
         assert start.applied() == (4, "failed", "in-progress")
         assert time.monotonic() - began < cmd_apply.LOCK_S + 2
-    assert start.asked() is None
+    said = start.asked()
+    assert said is not None
+    assert (said["id"], said["state"], said["code"]) == (ID, "failed", "in-progress")
+    assert "already in progress: another" in said["message"], "whoever asked is told who holds the lock"
     start.file("slotward-1.1.0", v110.program).chmod(0o600)
     (start.root / "fail-show").write_text("1")
     assert start.applied() == (4, "failed", "systemd-failed")
     (start.root / "fail-show").unlink()
     assert start.applied() == (0, "trial", "not-confirmed")
+
+
+def test_a_held_lock_takes_no_final_answer_back(start: Start, v110: Signed) -> None:
+    """A request that was refused stays refused, and its id used, whoever holds the lock at the next start."""
+    start.stage(v110._replace(target=b"{}"))
+    refused = start.applied()
+    assert refused[1] == "refused"
+    before = start.asked()
+    with lock.held(start.setup.product, "another"):
+        assert start.applied() == (4, "failed", "in-progress")
+    assert start.asked() == before
 
 
 def test_a_second_request_waits_for_the_end_of_the_first_one_s_trial(start: Start, v110: Signed, v120: Signed) -> None:

@@ -73,6 +73,15 @@ def carry_out(setup: own.Setup, seen: manager.Look) -> answers.Answer:
     return answer
 
 
+def put_off(setup: own.Setup, error: codes.Retryable) -> None:
+    """Write down why a request waits for a later start; what was said of one that is done with stays."""
+    left, known = _left(setup), _known(setup)
+    answered = left is not None and known is not None and known.final and known.id == left.id
+    if left is None or left.request is None or answered:
+        return
+    _write(setup, left, answers.of_error(setup.product.name, error))
+
+
 def _nothing(setup: own.Setup, said: str) -> answers.Answer:
     return answers.Answer(answers.DONE, answers.base(setup.product.name, "idle", message=said), [said])
 

@@ -36,19 +36,36 @@ def run(args: argparse.Namespace) -> answers.Answer:
     name = setup.product.name
     if not os.path.isdir(setup.product.slots_dir):
         return answers.Answer(answers.DONE, answers.base(name, "idle"), ["nothing to apply: no slots yet"])
-    with _held(setup):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(_held(setup))
+        except codes.Retryable as error:
+            _put_off(setup, error)
+            raise
         seen, done = manager.settle_now(setup.product)
         if setup.config.mode != config_table.START:
             if setup.problems:
                 raise codes.BadConfig(setup.problems)
             text = f"this host's configuration has no [start]: in {setup.config.mode} mode no start applies anything"
             raise codes.refused(codes.NOT_ALLOWED, text)
-        if os.path.lexists(os.path.join(setup.inbox, WAITING)):
+        if _is_asked(setup):
             from slotward import applying
 
             return applying.carry_out(setup, seen)
     said = "nothing was asked for" if done == "nothing" else f"settled: {done}"
     return answers.Answer(answers.DONE, answers.base(name, "idle", message=said, changed=done != "nothing"), [said])
+
+
+def _is_asked(setup: own.Setup) -> bool:
+    return os.path.lexists(os.path.join(setup.inbox, WAITING))
+
+
+def _put_off(setup: own.Setup, error: codes.Retryable) -> None:
+    """Let whoever asked know who holds the lock: the request waits for a later start."""
+    if setup.config.mode == config_table.START and _is_asked(setup):
+        from slotward import applying
+
+        applying.put_off(setup, error)
 
 
 @contextlib.contextmanager
