@@ -131,6 +131,7 @@ def _stale_files(mode: str) -> Tuple[str, ...]:
     paths = units_modes.stale_paths(mode)
     found = [path for path in paths if os.path.lexists(path)]
     above = dict.fromkeys(os.path.dirname(path) for path in paths if path.startswith(units.UNIT_DIR))
+    above.pop(os.path.dirname(units_modes.DROPIN), None)  # every mode has a file in the daemon's own
     dropins = [path for path in above if path.endswith(".d") and os.path.isdir(path) and not os.listdir(path)]
     return (*found, *dropins)
 
