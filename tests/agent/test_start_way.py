@@ -299,7 +299,8 @@ def test_giving_up_follows_the_records(trial: Start, monkeypatch: pytest.MonkeyP
         ID,
     )
     assert root.pulled == [triggers.GIVE_UP]
-    assert start_way.rollback(trial.setup, words()).json["state"] == "rolled-back"
+    again = start_way.rollback(trial.setup, words())
+    assert (again.json["state"], again.json["changed"]) == ("rolled-back", False), "I9: it had ended before"
     assert root.pulled == [triggers.GIVE_UP]
 
 

@@ -164,8 +164,8 @@ class Control:
             return None
         from slotward import telling
 
-        found = telling.known(self._setup.product, request.id)
-        return None if found is None else reply.of_command(request.id, found.exit, dict(found.json, changed=False))
+        found = telling.known(self._setup.product, request.id, changed=False)
+        return None if found is None else reply.of_command(request.id, found.exit, found.json)
 
     def _begin(self, request: protocol.Request, files: Sequence[int], answer: Answer) -> None:
         self._worker.demand_idle()  # before anything is said of new work

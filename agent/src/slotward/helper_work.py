@@ -76,9 +76,8 @@ def swap(setup: own.Setup, request: protocol.Request) -> answers.Answer:
     asked = ["", ""]
     if not os.path.isdir(product.slots_dir):
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"there is no {product.slots_dir}: run `slotward setup` first")
-    known = telling.known(product, request.id)
+    known = telling.known(product, request.id, changed=False)
     if known is not None:
-        known.json["changed"] = False
         return known
     with audit.refusals(product, asked), lock.held(product, f"swap {request.id}"):
         manager.settle_now(product)

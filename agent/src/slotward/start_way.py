@@ -134,7 +134,6 @@ def confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     until, again = time.monotonic() + args.wait, 0.0
     found = _pending(setup, args.id)
     trial_id = args.id or str(found.json.get("id") or found.json["trial"]["id"])
-    waited = found.json["state"] == "trial"
     while found.json["state"] == "trial" and SOURCE in _missing(setup, trial_id):
         if time.monotonic() >= again:
             triggers.pull(triggers.CONFIRM)
@@ -144,10 +143,10 @@ def confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
             answer = dict(found.json, code=codes.NOT_PROVEN, message=text, changed=False)
             return answers.Answer(answers.NOT_CONFIRMED, answer, [f"not confirmed ({codes.NOT_PROVEN}): {text}"])
         time.sleep(POLL_S)
-        found = _pending(setup, trial_id)
+        found = _pending(setup, trial_id, waited=True)
     if found.json["state"] == "confirmed":
         floor = status.floor_of(product, host.read_state(product))
-        return found._replace(json=dict(found.json, changed=waited, floor=floor, missing=[]))
+        return found._replace(json=dict(found.json, floor=floor, missing=[]))
     if found.json["state"] != "trial":
         return found
     missing = ", ".join(found.json["missing"])
@@ -155,8 +154,11 @@ def confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     return answers.Answer(answers.NOT_CONFIRMED, dict(found.json, message=said), [said])
 
 
-def _pending(setup: own.Setup, trial_id: Optional[str]) -> answers.Answer:
-    """What the records say of this trial, or of whichever is pending; raises what an operator's command would."""
+def _pending(setup: own.Setup, trial_id: Optional[str], waited: bool = False) -> answers.Answer:
+    """What the records say of this trial, or of whichever is pending; raises what an operator's command would.
+
+    Only who has `waited` for its end has changed anything.
+    """
     seen = manager.look(setup.product)
     pending = seen.settlement.on_trial
     if pending is not None and trial_id in (None, pending.trial_id):
@@ -167,7 +169,7 @@ def _pending(setup: own.Setup, trial_id: Optional[str]) -> answers.Answer:
         raise codes.BrokenRecord(*seen.state.broken)
     last = seen.state.update.last
     if last is not None and last.trial_id == trial_id:
-        return telling.ended(setup.product, last)
+        return telling.ended(setup.product, last, changed=waited)
     if seen.settlement.action is not settles.Action.NONE and seen.settlement.trial is not None:
         return telling.begun(setup.product, seen.settlement.trial, seen.state)  # its end is being written down
     named = f": {trial_id} is not known here" if trial_id else ""
@@ -190,7 +192,7 @@ def rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
         triggers.pull(triggers.GIVE_UP)
     while found.json["state"] == "trial" and time.monotonic() < until:
         time.sleep(POLL_S)
-        found = _pending(setup, trial_id)
+        found = _pending(setup, trial_id, waited=True)
     if found.json["state"] == "trial":
         text = f"root did not take trial {trial_id} back within {GIVEN_UP_S:g} s: look at slotward-giveup.service"
         raise codes.Retryable(codes.SYSTEMD_FAILED, text)

@@ -30,9 +30,9 @@ def hint(name: str, pending: trial.Trial) -> str:
     )
 
 
-def begun(product: products.Product, pending: trial.Trial, state: settle.State) -> answers.Answer:
-    """The answer while a release is on trial."""
-    answer = answers.base(product.name, "trial", codes.NOT_CONFIRMED, "on trial: not confirmed yet", changed=True)
+def begun(product: products.Product, pending: trial.Trial, state: settle.State, changed: bool = True) -> answers.Answer:
+    """The answer while a release is on trial; `changed` for who has begun it."""
+    answer = answers.base(product.name, "trial", codes.NOT_CONFIRMED, "on trial: not confirmed yet", changed)
     in_flight = status.trial_as_json(product, state, pending, host.clock())
     answer.update(
         {
@@ -48,10 +48,10 @@ def begun(product: products.Product, pending: trial.Trial, state: settle.State) 
     return answers.Answer(answers.DONE, answer, [hint(product.name, pending)])
 
 
-def ended(product: products.Product, last: records.Last) -> answers.Answer:
-    """The answer for a trial that has ended, by its record alone."""
+def ended(product: products.Product, last: records.Last, changed: bool = True) -> answers.Answer:
+    """The answer for a trial that has ended, by its record alone; `changed` for who has seen it end."""
     done = last.state == "confirmed"
-    answer = answers.base(product.name, last.state, codes.OK if done else last.code, last.why, changed=True)
+    answer = answers.base(product.name, last.state, codes.OK if done else last.code, last.why, changed)
     retry = None if last.state in ("confirmed", "abandoned") else f"slotward update --clear-failed {last.to_version}"
     answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id, "retry": retry})
     lines = [f"{product.name} {last.to_version} is confirmed" if done else f"{last.state}: {last.why}"]
@@ -59,14 +59,14 @@ def ended(product: products.Product, last: records.Last) -> answers.Answer:
     return answers.Answer(answers.DONE if done else answers.NOT_CONFIRMED, answer, lines)
 
 
-def known(product: products.Product, trial_id: str) -> Optional[answers.Answer]:
+def known(product: products.Product, trial_id: str, changed: bool = True) -> Optional[answers.Answer]:
     """What the records say of this trial now; None when they know none of this id."""
     state = host.read_state(product)
     pending = settle.decide(state, host.clock()).on_trial
     if pending is not None and pending.trial_id == trial_id:
-        return begun(product, pending, state)
+        return begun(product, pending, state, changed)
     last = state.update.last
-    return ended(product, last) if last is not None and last.trial_id == trial_id else None
+    return ended(product, last, changed) if last is not None and last.trial_id == trial_id else None
 
 
 def to_begin(product: products.Product, trial_id: str, within_s: float, other: Other) -> Optional[answers.Answer]:
