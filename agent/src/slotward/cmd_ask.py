@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
     wrong = _wrong(args)
     if wrong:
         return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed", message=wrong), [wrong])
-    if args.id is not None and protocol.ID.fullmatch(args.id) is None:
-        raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
+    if args.id is not None:
+        calling.demand_trial_id(args.id)
     if args.what == "upgrade":
         return _upgrade(setup, args)
     return _confirm(setup, args) if args.what == "confirm" else _rollback(setup, args)

@@ -16,7 +16,6 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from slotcore import checks, codes, protocol, records, reply
-from slotcore import manifest as manifests
 from slotward import answers, calling, inbox, manager, own
 
 if TYPE_CHECKING:
@@ -61,12 +60,6 @@ def _demand_config(setup: own.Setup) -> None:
         raise codes.BadConfig(setup.problems)
 
 
-def _demand_id(trial_id: str) -> str:
-    if protocol.ID.fullmatch(trial_id) is None:
-        raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {trial_id!r}")
-    return trial_id
-
-
 @contextlib.contextmanager
 def _asked(setup: own.Setup, args: argparse.Namespace, trial_id: str) -> Iterator[Asked]:
     """What is asked for, put into staging; it is gone from there afterwards."""
@@ -76,9 +69,7 @@ def _asked(setup: own.Setup, args: argparse.Namespace, trial_id: str) -> Iterato
     target = checks.parse_target(data)
     documents = {"target": data}
     if args.permit:
-        documents["permit"] = prepare.read_document(args.permit)
-        if len(documents["permit"]) > manifests.MAX_PUBLISHED:
-            raise codes.refused(codes.BAD_DOCUMENT, f"{args.permit} has more than {manifests.MAX_PUBLISHED} bytes")
+        documents["permit"] = prepare.read_whole_document(args.permit)
     names = {}
     try:
         for kind, content in documents.items():
@@ -150,7 +141,7 @@ def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     from slotward import cancelling
 
     _demand_config(setup)
-    trial_id = _demand_id(args.id) if args.id else manager.new_trial_id()
+    trial_id = calling.demand_trial_id(args.id) if args.id else manager.new_trial_id()
     with inbox.alone(setup.inbox), _asked(setup, args, trial_id) as asked:
         with cancelling.possible():
             found = _prepared(setup, asked)
@@ -185,7 +176,7 @@ def confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
         raise codes.refused(
             codes.WRONG_SOURCE, f"this account confirms as {SOURCE}, not as {args.source}: say --source {SOURCE}"
         )
-    trial_id = _demand_id(args.id)
+    trial_id = calling.demand_trial_id(args.id)
     until = time.monotonic() + args.wait
     while True:
         left = until - time.monotonic()
@@ -205,7 +196,7 @@ def rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
             raise codes.refused(codes.NO_TRIAL, f"no trial of {setup.product.name} is pending")
         trial_id = pending.trial_id
     why = "".join(char if char.isprintable() else " " for char in args.why)[: protocol.MAX_WHY].strip()
-    found = _ask(setup, protocol.ROLLBACK, trial=_demand_id(trial_id), why=why or None)
+    found = _ask(setup, protocol.ROLLBACK, trial=calling.demand_trial_id(trial_id), why=why or None)
     return _answer(setup, protocol.ROLLBACK, found)
 
 

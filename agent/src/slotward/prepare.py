@@ -72,6 +72,14 @@ def read_document(path: str) -> bytes:
         raise codes.refused(codes.CANNOT_READ, f"cannot read {path}: {error.strerror}") from error
 
 
+def read_whole_document(path: str) -> bytes:
+    """As `read_document`, for who hands it on as it is; raises Refused `bad-document` for what is longer than any."""
+    data = read_document(path)
+    if len(data) > manifests.MAX_PUBLISHED:
+        raise codes.refused(codes.BAD_DOCUMENT, f"{path} has more than {manifests.MAX_PUBLISHED} bytes")
+    return data
+
+
 def digest_of(path: str) -> str:
     """SHA-256 of a file's bytes."""
     with open(host.open_named(path), "rb") as file:

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Dict, Optional, Tuple
 
 from slotcore import asked as askeds
 from slotcore import checks, codes, proof, protocol, status
-from slotcore import manifest as manifests
 from slotcore import settle as settles
-from slotward import answers, host, inbox, manager, own, staging, telling
+from slotward import answers, calling, host, inbox, manager, own, staging, telling
 
 if TYPE_CHECKING:
     import argparse
@@ -56,12 +55,7 @@ def _judged(
 def _permit(args: argparse.Namespace) -> Optional[bytes]:
     from slotward import prepare
 
-    if not args.permit:
-        return None
-    permit = prepare.read_document(args.permit)
-    if len(permit) > manifests.MAX_PUBLISHED:
-        raise codes.refused(codes.BAD_DOCUMENT, f"{args.permit} has more than {manifests.MAX_PUBLISHED} bytes")
-    return permit
+    return prepare.read_whole_document(args.permit) if args.permit else None
 
 
 def prepare(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
@@ -79,9 +73,7 @@ def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     from slotward import cancelling, cmd_upgrade, switching
     from slotward import prepare as prepares
 
-    trial_id = args.id or manager.new_trial_id()
-    if protocol.ID.fullmatch(trial_id) is None:
-        raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {trial_id!r}")
+    trial_id = calling.demand_trial_id(args.id or calling.new_id())
     data = prepares.read_target_bytes(args.target)
     target, permit = checks.parse_target(data), _permit(args)
     with inbox.alone(setup.inbox):
