@@ -56,6 +56,12 @@ def test_an_answer_reads_back(one: reply.Reply) -> None:
         (1, codes.OS_ERROR, False, True),
         (1, codes.GAVE_UP, False, True),
         (2, "a-code-of-later", False, True),
+        (143, codes.NOT_CONFIRMED, False, False),
+        (137, codes.OK, False, False),
+        (143, codes.NO_SPACE, False, True),
+        (143, codes.BELOW_FLOOR, True, False),
+        (143, "a-code-of-later", False, True),
+        (128, codes.NOT_CONFIRMED, False, True),
     ],
 )
 def test_the_exit_status_says_who_must_act(status: int, code: str, refused: bool, retry: bool) -> None:

@@ -23,6 +23,7 @@ _KEPT = ("spec", "product", "changed", "state", "code")
 # exit statuses of the commands, node.md section 6
 _REFUSED, _RETRY, _BROKEN = 3, 4, 5
 _ENDED = (0, 6)
+_KILLED = 128
 
 
 class Reply(NamedTuple):
@@ -59,9 +60,11 @@ def of_command(request_id: str, status: int, answer: Mapping[str, object]) -> Re
     except fields.BadField as error:
         raise codes.Retryable(codes.BAD_ANSWER, "the command ended with status %d and %s" % (status, error)) from None
     refused, retry = status in (_REFUSED, _BROKEN), status == _RETRY
-    if not refused and not retry and status not in _ENDED:  # it failed, or a bug ended it: the code says which
-        refused = codes.CODES[code].kind in (codes.REFUSAL, codes.BROKEN) if code in codes.CODES else False
-        retry = not refused
+    if not refused and not retry and status not in _ENDED:  # it failed, or something ended it: the code says which
+        kind = codes.CODES[code].kind if code in codes.CODES else codes.RETRYABLE
+        refused = kind in (codes.REFUSAL, codes.BROKEN)
+        # the answer is the last that a command does: one that a signal ended after it had answered has done its work
+        retry = not refused and not (status > _KILLED and kind == codes.OUTCOME)
     return Reply(request_id, refused, retry, code, message, answer)
 
 
