@@ -5,14 +5,22 @@ Rules:
 
 * A code is kebab-case, has one meaning and is never used again for another.
 * ``CODES`` here and the tables of ``docs/design/codes.md`` are the only two lists; a test compares them.
-* Errors are named after who must act: ``Refused`` is final, ``Retryable`` passes by itself,
-  ``BrokenRecord`` and ``BadConfig`` wait for an operator. A bug is none of them.
-* Texts are lower case, name both values and the way out, and have no final period.
+* The errors that carry one stand in ``errors`` and are named by this module.
 """
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Sequence, Tuple
+from typing import Dict, NamedTuple
+
+from . import errors
+
+Refusal = errors.Refusal
+Refused = errors.Refused
+refused = errors.refused
+Retryable = errors.Retryable
+BrokenRecord = errors.BrokenRecord
+BrokenAudit = errors.BrokenAudit
+BadConfig = errors.BadConfig
 
 REFUSAL = "refusal"
 RETRYABLE = "retryable"
@@ -132,9 +140,29 @@ CANCELLED = _code("cancelled", RETRYABLE, "somebody ended it before the switch")
 TRIAL_PENDING = _code("trial-pending", RETRYABLE, "a trial is pending and must end first")
 SYSTEMD_FAILED = _code("systemd-failed", RETRYABLE, "systemd refused what it was asked or gave no answer in time")
 DOWNLOAD_FAILED = _code("download-failed", RETRYABLE, "the download did not succeed")
-RECORD_BROKEN = _code("record-broken", BROKEN, "a record on the host is missing, torn or damaged")
-AUDIT_BROKEN = _code("audit-broken", BROKEN, "the audit log was changed or cut")
-BAD_CONFIG = _code("bad-config", BROKEN, "the configuration has errors")
+RECORD_BROKEN = _code(errors.RECORD_BROKEN, BROKEN, "a record on the host is missing, torn or damaged")
+AUDIT_BROKEN = _code(errors.AUDIT_BROKEN, BROKEN, "the audit log was changed or cut")
+BAD_CONFIG = _code(errors.BAD_CONFIG, BROKEN, "the configuration has errors")
+
+# Products: any daemon of the host (docs/design/products.md).
+PACKAGE_OWNS_PATH = _code("package-owns-path", REFUSAL, "a package owns the path, and nobody agreed to divert it")
+PRODUCT_CONFLICT = _code("product-conflict", REFUSAL, "another product or updater has the same unit, path or slots")
+PART_MISSING = _code("part-missing", REFUSAL, "the release lacks a part that the product's file names")
+BAD_UNIT = _code("bad-unit", REFUSAL, "systemd would not take the unit file that the release brings")
+CANNOT_BE_UNDONE = _code("cannot-be-undone", REFUSAL, "the release changes the data's epoch and nothing could restore it")
+HELD = _code("held", REFUSAL, "an operator holds the product at what it runs")
+OUTSIDE_WINDOW = _code("outside-window", RETRYABLE, "it is not one of the times at which the product may be updated")
+FROZEN = _code("frozen", RETRYABLE, "updates are frozen for now")
+VETOED = _code("vetoed", RETRYABLE, "the product's workload says later")
+SOURCE_DECIDES = _code("source-decides", REFUSAL, "an address was given, and the product's source decides addresses")
+BAD_REDIRECT = _code("bad-redirect", REFUSAL, "the server leads to a host that the product's source does not name")
+RESTORE_PENDING = _code("restore-pending", RETRYABLE, "the data of the version before is still to be restored")
+STAGED_MANUAL = _code("staged-manual", OUTCOME, "the release is staged and waits for an operator's word")
+PROBE_FAILED = _code("probe-failed", OUTCOME, "a required probe kept failing")
+PROBE_FLAPPING = _code("probe-flapping", OUTCOME, "a required probe kept changing between passing and failing")
+SNAPSHOT_FAILED = _code("snapshot-failed", OUTCOME, "the data could not be kept before the release's first start")
+RESTORE_FAILED = _code("restore-failed", OUTCOME, "the data of the version before could not be restored")
+TOO_MANY_STARTS = _code("too-many-starts", OUTCOME, "the release was started more often than its trial allows")
 
 # What only who asks an agent says.
 NOT_INSTALLED = _code("not-installed", REFUSAL, "there is no agent on the host")
@@ -156,79 +184,3 @@ GAVE_UP = _code("gave-up", OUTCOME, "the release itself asked to go back")
 DID_NOT_START = _code("did-not-start", OUTCOME, "the release went back and nobody could write down why")
 NOT_CONFIRMED = _code("not-confirmed", OUTCOME, "the trial is not confirmed yet, or its end is not known here")
 OK = _code("ok", OUTCOME, "all is well")
-
-
-class Refusal(NamedTuple):
-    """A terminal no: a stable code and a sentence."""
-
-    code: str
-    text: str
-
-
-class Refused(Exception):
-    """Raised by whoever executes when a decision was a refusal."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.text)
-        self.refusal = refusal
-
-    @property
-    def code(self) -> str:
-        """The refusal's code."""
-        return self.refusal.code
-
-    @property
-    def text(self) -> str:
-        """The refusal's sentence."""
-        return self.refusal.text
-
-
-def refused(code: str, text: str) -> Refused:
-    """A refusal, ready to be raised."""
-    return Refused(Refusal(code, text))
-
-
-class Retryable(Exception):
-    """It may work later with nothing changed: network, lock, space."""
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
-
-
-class BrokenRecord(Exception):
-    """A record that the floor or the slots depend on cannot be believed."""
-
-    code = RECORD_BROKEN
-
-    def __init__(self, file: str, why: str) -> None:
-        super().__init__("%s: %s" % (file, why))
-        self.file = file
-        self.why = why
-
-    @property
-    def text(self) -> str:
-        """The file and what is wrong with it."""
-        return "%s: %s" % (self.file, self.why)
-
-
-class BrokenAudit(BrokenRecord):
-    """The audit log was changed or cut, or is something that nobody should write to."""
-
-    code = AUDIT_BROKEN
-
-
-class BadConfig(Exception):
-    """The configuration has problems; each names file, line or key."""
-
-    code = BAD_CONFIG
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems: Tuple[str, ...] = tuple(problems)
-
-    @property
-    def text(self) -> str:
-        """All problems on one line."""
-        return "; ".join(self.problems)

@@ -30,6 +30,91 @@ class Policy(NamedTuple):
     strict_sequence: bool = False
 
 
+class Source(NamedTuple):
+    """Where releases are fetched by version and channel alone (products.md, section 8)."""
+
+    url: str
+    """The base of one release, with `{version}` in it."""
+    hosts: Tuple[str, ...]
+    redirect_hosts: Tuple[str, ...] = ()
+
+
+class Probe(NamedTuple):
+    """One thing to look at on the host; which fields count depends on `kind` (products.md, section 5)."""
+
+    name: str
+    kind: str
+    required: bool = True
+    timeout_s: int = 5
+    command: Tuple[str, ...] = ()
+    user: str = ""
+    url: str = ""
+    status: Tuple[Tuple[int, int], ...] = ((200, 200),)
+    body: str = ""
+    ca_file: str = ""
+    address: Tuple[str, int] = ("", 0)
+    unit: str = ""
+    for_s: int = 0
+    path: str = ""
+    fresh_s: int = 0
+    pattern: str = ""
+
+
+class Hook(NamedTuple):
+    """A command of the operator's at a fixed place of an update (products.md, sections 6 and 7)."""
+
+    name: str
+    command: Tuple[str, ...]
+    timeout_s: int = 60
+    user: str = "root"
+    always: bool = False
+    """A snapshot is made for every trial, not only where the epoch changes."""
+
+
+class Part(NamedTuple):
+    """A file of the tree that another place of the host links to (products.md, section 4)."""
+
+    name: str
+    source: str
+    """Its path in the tree."""
+    path: str
+    unit: bool = False
+    """It is a unit file, so systemd must read its files anew when it changes."""
+
+
+class Window(NamedTuple):
+    """When updates may begin: days 0 (Monday) to 6, minutes of the day; `opens` is not before `closes` over midnight."""
+
+    name: str
+    days: Tuple[int, ...]
+    opens: int
+    closes: int
+    zone: str
+
+
+class Freeze(NamedTuple):
+    """From when to when no update begins; ISO dates, both included."""
+
+    name: str
+    begins: str
+    ends: str
+    zone: str
+    why: str = ""
+
+
+class Confirming(NamedTuple):
+    """How probes decide: seconds between rounds, consecutive passes, consecutive failures."""
+
+    interval_s: int = 2
+    passes: int = 3
+    failures: int = 3
+
+
+AB, VERSIONS = "ab", "versions"
+PINS, DIGEST = "pins", "digest"
+CURRENT, PREVIOUS = "current", "previous"
+
+
 class Product(NamedTuple):
     """One daemon under our care, as root's configuration describes it (DESIGN 1)."""
 
@@ -61,6 +146,44 @@ class Product(NamedTuple):
     policy: Policy = Policy()
     mirrors: Tuple[str, ...] = ()
     """Bases where else a release's files are: `<base>/<product>/<version>/<file>`."""
+    layout: str = AB
+    program: str = ""
+    """With trees, the program's name at the top of one."""
+    keep: int = 3
+    """With trees, how many are kept besides the live ones."""
+    platform: str = ""
+    """Of the artifact, as `linux-amd64`; "" is the host's own."""
+    variant: str = ""
+    user: str = ""
+    """Who runs smoke tests and probes; "" is the unit's own account."""
+    trust: str = PINS
+    floor: str = CURRENT
+    """Which release the floor rises to: the one confirmed, or the one confirmed before it."""
+    manual: bool = False
+    max_starts: int = 0
+    health_window_s: int = 0
+    smoke_expect: str = "{version}"
+    config_check: Tuple[str, ...] = ()
+    """Arguments with which the new program judges the daemon's configuration: another status than 0 refuses."""
+    reload: bool = False
+    """Going forward is a reload: the daemon replaces its own main process."""
+    drain_s: int = 0
+    confirming: Confirming = Confirming()
+    source: Optional[Source] = None
+    probes: Tuple[Probe, ...] = ()
+    hooks: Tuple[Hook, ...] = ()
+    parts: Tuple[Part, ...] = ()
+    windows: Tuple[Window, ...] = ()
+    freezes: Tuple[Freeze, ...] = ()
+
+    def hook(self, name: str) -> Optional[Hook]:
+        """The hook of that name, if there is one."""
+        return next((hook for hook in self.hooks if hook.name == name), None)
+
+    def program_path(self, slot: str) -> str:
+        """The program of a slot, or of a link that names one: the slot itself, or the program in its tree."""
+        path = self.path(slot)
+        return path + "/" + self.program if self.layout == VERSIONS else path
 
     def path(self, name: str) -> str:
         """The path of a link, slot or record in the slots directory."""
