@@ -59,6 +59,12 @@ def test_each_constant_is_its_code_in_capitals() -> None:
         assert getattr(codes, name) == code
 
 
+def test_the_errors_carry_codes_of_the_table() -> None:
+    """They stand in a file of their own."""
+    found = (codes.BrokenRecord.code, codes.BrokenAudit.code, codes.BadConfig.code)
+    assert found == (codes.RECORD_BROKEN, codes.AUDIT_BROKEN, codes.BAD_CONFIG)
+
+
 @pytest.mark.parametrize("code", codes.CODES)
 def test_each_code_is_well_formed(code: str) -> None:
     """Kebab-case, a known kind, a meaning on one line without a final period."""

@@ -140,16 +140,18 @@ CANCELLED = _code("cancelled", RETRYABLE, "somebody ended it before the switch")
 TRIAL_PENDING = _code("trial-pending", RETRYABLE, "a trial is pending and must end first")
 SYSTEMD_FAILED = _code("systemd-failed", RETRYABLE, "systemd refused what it was asked or gave no answer in time")
 DOWNLOAD_FAILED = _code("download-failed", RETRYABLE, "the download did not succeed")
-RECORD_BROKEN = _code(errors.RECORD_BROKEN, BROKEN, "a record on the host is missing, torn or damaged")
-AUDIT_BROKEN = _code(errors.AUDIT_BROKEN, BROKEN, "the audit log was changed or cut")
-BAD_CONFIG = _code(errors.BAD_CONFIG, BROKEN, "the configuration has errors")
+RECORD_BROKEN = _code("record-broken", BROKEN, "a record on the host is missing, torn or damaged")
+AUDIT_BROKEN = _code("audit-broken", BROKEN, "the audit log was changed or cut")
+BAD_CONFIG = _code("bad-config", BROKEN, "the configuration has errors")
 
 # Products: any daemon of the host (docs/design/products.md).
 PACKAGE_OWNS_PATH = _code("package-owns-path", REFUSAL, "a package owns the path, and nobody agreed to divert it")
 PRODUCT_CONFLICT = _code("product-conflict", REFUSAL, "another product or updater has the same unit, path or slots")
 PART_MISSING = _code("part-missing", REFUSAL, "the release lacks a part that the product's file names")
 BAD_UNIT = _code("bad-unit", REFUSAL, "systemd would not take the unit file that the release brings")
-CANNOT_BE_UNDONE = _code("cannot-be-undone", REFUSAL, "the release changes the data's epoch and nothing could restore it")
+CANNOT_BE_UNDONE = _code(
+    "cannot-be-undone", REFUSAL, "the release changes the data's epoch and nothing could restore it"
+)
 HELD = _code("held", REFUSAL, "an operator holds the product at what it runs")
 OUTSIDE_WINDOW = _code("outside-window", RETRYABLE, "it is not one of the times at which the product may be updated")
 FROZEN = _code("frozen", RETRYABLE, "updates are frozen for now")

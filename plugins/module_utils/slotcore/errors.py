@@ -12,10 +12,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Sequence, Tuple
 
-RECORD_BROKEN = "record-broken"
-AUDIT_BROKEN = "audit-broken"
-BAD_CONFIG = "bad-config"
-
 
 class Refusal(NamedTuple):
     """A terminal no: a stable code and a sentence."""
@@ -59,7 +55,7 @@ class Retryable(Exception):
 class BrokenRecord(Exception):
     """A record that the floor or the slots depend on cannot be believed."""
 
-    code = RECORD_BROKEN
+    code = "record-broken"
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__("%s: %s" % (file, why))
@@ -75,13 +71,13 @@ class BrokenRecord(Exception):
 class BrokenAudit(BrokenRecord):
     """The audit log was changed or cut, or is something that nobody should write to."""
 
-    code = AUDIT_BROKEN
+    code = "audit-broken"
 
 
 class BadConfig(Exception):
     """The configuration has problems; each names file, line or key."""
 
-    code = BAD_CONFIG
+    code = "bad-config"
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
