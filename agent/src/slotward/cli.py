@@ -37,6 +37,9 @@ MODULES = {
     "audit": "cmd_audit",
 }
 
+OF_THE_AGENT = ("version", "node", "helper", "ask")
+"""Commands that no other product has."""
+
 # commands whose flags all have a default, and those defaults
 PLAIN: Dict[str, Dict[str, Any]] = {
     "version": {},
@@ -50,18 +53,22 @@ PLAIN: Dict[str, Dict[str, Any]] = {
 }
 
 
+def _take_common(words: List[str], found: Dict[str, Any]) -> List[str]:
+    """Take `--config FILE` and `--product NAME` from the front."""
+    while len(words) > 1 and words[0] in ("--config", "--product"):
+        found[words[0][2:]], words = words[1], words[2:]
+    return words
+
+
 def parse_plain(argv: List[str]) -> Optional[types.SimpleNamespace]:
-    """A plain command with at most `--config FILE` and `--json`, read without argparse; None for anything else."""
+    """A plain command with at most `--config FILE`, `--product NAME` and `--json`, read without argparse; None for anything else."""
     found: Dict[str, Any] = {"config": build_info.CONFIG, "json": False, "product": build_info.NAME}
     words = list(argv)
-    if words[:1] == ["--config"] and len(words) > 2:
-        found["config"], words = words[1], words[2:]
+    words = _take_common(words, found)
     if not words or words[0] not in PLAIN:
         return None
     found.update(PLAIN[words[0]], command=words[0])
-    words = words[1:]
-    if words[:1] == ["--config"] and len(words) > 1:
-        found["config"], words = words[1], words[2:]
+    words = _take_common(words[1:], found)
     if words == ["--json"]:
         found["json"], words = True, []
     return None if words else types.SimpleNamespace(**found)
@@ -73,12 +80,12 @@ def _parse(argv: List[str]) -> Any:
     return cli_parse.parse(argv, build_info.CONFIG)
 
 
-def _ask_early(command: str) -> Any:
+def _ask_early(command: str, product: str) -> Any:
     """For `update`: have systemd at work on the answer while this process still imports what it needs.
 
     The configuration is not read yet; a host without the helper's unit has no helper to ask about.
     """
-    if command != "update":
+    if command != "update" or product != build_info.NAME:
         return None
     from slotward import asking
 
@@ -89,13 +96,21 @@ def _ask_early(command: str) -> Any:
 def _run(args: Any) -> answers.Answer:
     import importlib
 
-    if args.product != build_info.NAME:
-        raise codes.refused(
-            codes.UNKNOWN_PRODUCT, f"no product {args.product!r} is configured on this host: only {build_info.NAME} is"
-        )
+    if args.product != build_info.NAME and args.command in OF_THE_AGENT:
+        text = f"`slotward {args.command}` is about the agent itself, not about {args.product}: leave --product out"
+        raise codes.refused(codes.UNKNOWN_PRODUCT, text)
     command: Any = importlib.import_module("slotward." + MODULES[args.command])
     answer: answers.Answer = command.run(args)
     return answer
+
+
+def _naming(answer: answers.Answer, product: str) -> answers.Answer:
+    """The answer with every command that it advises naming the product it is for."""
+    if product == build_info.NAME:
+        return answer
+    from slotward import advice
+
+    return advice.naming(answer, product)
 
 
 def _as_json(answer: answers.Answer) -> str:
@@ -126,7 +141,7 @@ def main(argv: List[str]) -> int:
         return int(release_cmd.main(argv[1:]))
     plain = parse_plain(argv)
     args: Any = _parse(argv) if plain is None else plain
-    args.asked = _ask_early(args.command)
+    args.asked = _ask_early(args.command, args.product)
     answer: Optional[answers.Answer] = None
     try:
         answer = _run(args)
@@ -142,5 +157,5 @@ def main(argv: List[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted; a trial that has begun goes on, see `slotward update`", file=sys.stderr)
         return answers.FAILED
-    _print(answer, args.json)
+    _print(_naming(answer, args.product), args.json)
     return answer.exit

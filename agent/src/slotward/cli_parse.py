@@ -23,12 +23,13 @@ def overview(config_path: str) -> argparse.ArgumentParser:
     """What `slotward --help` shows, and what a wrong command name is told."""
     top = argparse.ArgumentParser(
         prog="slotward",
-        usage="slotward [--config FILE] COMMAND ... (slotward COMMAND --help explains one)",
+        usage="slotward [--config FILE] [--product NAME] COMMAND ... (slotward COMMAND --help explains one)",
         description="Replaces a daemon by signed releases on trial: slots, confirmation, going back, a floor that never falls.",
         epilog=EXITS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--config", metavar="FILE", help=f"configuration (default: {config_path})")
+    top.add_argument("--product", metavar="NAME", help="the product, where it is not the agent itself")
     subs = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, line, _more, _flags in cli_flags.COMMANDS:
         subs.add_parser(name, help=line, add_help=False)
@@ -53,8 +54,10 @@ def parser_of(command: str, config_path: str) -> argparse.ArgumentParser:
 
 
 def parse(argv: List[str], config_path: str) -> argparse.Namespace:
-    """The command and its flags; `--config FILE` may stand before the command too. Ends the program on bad usage."""
-    lead = 2 if argv[:1] == ["--config"] else 1 if argv and argv[0].startswith("--config=") else 0
+    """The command and its flags; `--config FILE` and `--product NAME` may stand before it. Ends the program on bad usage."""
+    lead = 0
+    while lead < len(argv) and argv[lead].partition("=")[0] in ("--config", "--product"):
+        lead += 1 if "=" in argv[lead] else 2
     names = [row[0] for row in cli_flags.COMMANDS]
     if len(argv) <= lead or argv[lead] not in names:
         top = overview(config_path)

@@ -29,7 +29,7 @@ LIMIT = 50
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Show, verify, or set a damaged log aside."""
-    product = own.load(args.config).product
+    product = own.asked(args).product
     if os.geteuid() != 0:
         raise codes.refused(codes.NOT_ROOT, "the audit log is root's: run it as root")
     if args.restart_chain:

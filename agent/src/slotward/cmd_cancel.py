@@ -28,7 +28,7 @@ POLL_S = 0.05
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Cancel, and wait until it is."""
-    setup = own.load(args.config)
+    setup = own.asked(args)
     product = setup.product
     if os.geteuid() != 0:
         raise codes.refused(codes.NOT_ROOT, "cancel ends a process of root's: run it as root")

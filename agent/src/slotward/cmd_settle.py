@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
         from slotward import unprivileged
 
         return unprivileged.run(args, "settling changes root's records: run it as root")
-    return settle(own.load(args.config).product)
+    return settle(own.asked(args).product)
 
 
 def settle(product: products.Product) -> answers.Answer:

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
         from slotward import unprivileged
 
         return unprivileged.run(args, f"{args.command} changes root's records: run it as root")
-    setup = own.load(args.config)
+    setup = own.asked(args)
     product = setup.product
     if args.command == "confirm":
         if setup.problems:  # who must confirm, and after how long, would be a default's word

@@ -26,7 +26,7 @@ EVENTS = {trust.KEYS_CHANGED: audits.KEYS_CHANGED, trust.WITHDRAWN: audits.WITHD
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Show, or apply."""
-    setup = own.load(args.config)
+    setup = own.asked(args)
     if not args.words:
         return _show(setup)
     if args.words[0] != "apply" or len(args.words) < 2:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Show the state, or clear failed versions."""
-    setup = own.load(args.config)
+    setup = own.asked(args)
     if args.clear_failed is not None:
         return _clear(setup.product, args.clear_failed)
     if args.repair:

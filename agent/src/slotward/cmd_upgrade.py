@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
             raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
         if not args.here and not args.stage_only:
             return _in_own_unit(args)
-    setup = own.load(args.config)
+    setup = own.asked(args)
     asked: List[str] = []
     try:
         if args.command == "upgrade":
@@ -90,7 +90,7 @@ def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
     """Run the same command in a transient unit and pass its answer through; never comes back on success."""
     from slotward import systemd
 
-    name = f"slotward-upgrade-{build_info.NAME}-{args.id or manager.new_trial_id()}"
+    name = f"slotward-upgrade-{args.product}-{args.id or manager.new_trial_id()}"
     by = (f"Environment={audit.WHO}={audit.who()}",)
     try:
         code = systemd.run_attached([build_info.program_path(), *_words(args), "--here"], unit=name, properties=by)
@@ -107,7 +107,7 @@ def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
 def _words(args: argparse.Namespace) -> List[str]:
     """The command line again, for a unit that works in another directory: what names a file names it from the root."""
     target = args.target if args.target == "-" else os.path.abspath(args.target)
-    words = ["upgrade", "--config", os.path.abspath(args.config), "--target", target]
+    words = ["upgrade", "--config", os.path.abspath(args.config), "--product", args.product, "--target", target]
     words += ["--src", os.path.abspath(args.src)] if args.src else []
     words += ["--permit", os.path.abspath(args.permit)] if args.permit else []
     words += ["--id", args.id] if args.id else []

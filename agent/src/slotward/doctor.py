@@ -265,7 +265,7 @@ def gather_audit(product: products.Product) -> Audit:
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Look, and tell."""
-    setup = own.load(args.config)
+    setup = own.asked(args)
     if os.geteuid() != 0:
         raise codes.refused(codes.NOT_ROOT, "doctor reads root's configuration and records: run it as root")
     found = findings(_gather(setup))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 from slotcore import config as configs
 from slotcore import config_table, toml
@@ -21,6 +21,11 @@ class Setup(NamedTuple):
     config_path: str
 
     @property
+    def is_agent(self) -> bool:
+        """Whether it is the agent itself, not another product of the host."""
+        return self.product.name == build_info.NAME
+
+    @property
     def inbox(self) -> str:
         """Where the daemon stages, as whichever account it runs."""
         return os.path.join(self.config.data_dir, "staging")
@@ -28,6 +33,8 @@ class Setup(NamedTuple):
     @property
     def staging(self) -> str:
         """Where this process stages: a command of root's never in a directory that another account owns."""
+        if not self.is_agent:
+            return os.path.join(self.product.slots_dir, "staging")
         shared = self.config.mode != config_table.ROOT and os.geteuid() == 0
         return os.path.join(self.product.slots_dir, "staging") if shared else self.inbox
 
@@ -35,7 +42,7 @@ class Setup(NamedTuple):
 def read_config(path: str) -> Tuple[configs.Config, Tuple[str, ...]]:
     """The configuration to run with, and why updates are refused, if they are. Never raises for what it reads."""
     try:
-        text, problem = _read_root_s(path)
+        text, problem = read_root_s(path)
         if problem:
             return configs.unreadable(path, "it " + problem)
         if text is None and path != build_info.CONFIG:
@@ -45,7 +52,7 @@ def read_config(path: str) -> Tuple[configs.Config, Tuple[str, ...]]:
         return configs.unreadable(path, error.strerror or str(error))
 
 
-def _read_root_s(path: str) -> Tuple[Optional[bytes], str]:
+def read_root_s(path: str) -> Tuple[Optional[bytes], str]:
     """The file's bytes (None: there is none), or why somebody else than root could have written it: then none of it counts.
 
     A link is followed: who manages a host's files may keep them elsewhere. What it leads to is judged as the file itself.
@@ -120,3 +127,18 @@ def load(path: str) -> Setup:
     if config.smoke_test:
         product = product._replace(config_argv=("config", "check", "--config", os.path.abspath(path), "--json"))
     return Setup(product, config, problems, path)
+
+
+def asked(args: Any) -> Setup:
+    """The product that a command line names, the agent itself when it names none.
+
+    Raises:
+        Refused: `unknown-product`.
+        BadConfig: that product's file cannot be used at all.
+
+    """
+    if args.product == build_info.NAME:
+        return load(args.config)
+    from slotward import product_files  # most commands are about the agent
+
+    return product_files.load(args.config, args.product)

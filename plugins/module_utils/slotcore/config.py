@@ -11,9 +11,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Set, Tuple, Union
+from typing import Dict, Iterator, NamedTuple, Set, Tuple, Union
 
-from . import codes, config_keys, config_table, toml
+from . import codes, config_keys, config_scan, config_table, toml
 
 PATH = "/etc/slotward/config.toml"
 KEYS = config_table.KEYS
@@ -23,9 +23,7 @@ UPDATE = config_table.UPDATE
 Config = config_table.Config
 Key = config_keys.Key
 
-_BY_NAME: Dict[Tuple[str, str], Key] = {(key.section, key.name): key for key in KEYS}
 _FIELD: Dict[Tuple[str, str], str] = {(key.section, key.name): field for key, field in zip(KEYS, config_table.FIELDS)}
-_SECTIONS = tuple(dict.fromkeys(key.section for key in KEYS))
 
 
 class Problem(NamedTuple):
@@ -43,27 +41,12 @@ def load(text: Union[str, bytes, None], name: str) -> Tuple[Config, Tuple[str, .
 
 def judge(scanned: Tuple[toml.Document, Tuple[str, ...]]) -> Tuple[Config, Tuple[Problem, ...]]:
     """As ``load``, for a file that was scanned, and which keys each problem is about."""
-    document, found = scanned
-    lines = document.text.split("\n")
+    document = scanned[0]
     values: Dict[str, config_keys.Setting] = {field: key.default for key, field in zip(KEYS, config_table.FIELDS)}
-    problems = [Problem((), text) for text in found]
-    bad: Set[str] = set()
-    for section in document.sections:
-        if section.name not in _SECTIONS:
-            known = " or ".join("[%s]" % one for one in _SECTIONS if one)
-            text = "[%s]: unknown section, expected %s" % (section.name, known)
-            problems.append(Problem((), "%s:%s: %s" % (document.name, _place(lines, section.line), text)))
-            continue
-        for entry in section.entries:
-            key = _BY_NAME.get((section.name, entry.key))
-            what = config_keys.problem(key, entry.value) if key else _unknown(section.name, entry.key)
-            if key is None or what:
-                place = _place(lines, entry.line, entry.start if key else -1)
-                text = "%s:%s: %s: %s" % (document.name, place, toml.label(section.name, entry.key), what)
-                problems.append(Problem((field_of(key),) if key else (), text))
-                bad.add(field_of(key) if key else entry.key)
-            else:
-                values[field_of(key)] = config_keys.setting(key, entry.value)
+    found, wrong = config_scan.take(scanned, KEYS)
+    values.update({field_of(one.key): one.value for one in found})
+    problems = [Problem((field_of(one.key),) if one.key else (), one.text) for one in wrong]
+    bad = {field_of(one.key) if one.key else one.name for one in wrong}
     modes = [section.name for section in document.sections if section.name in config_table.MODES]
     if len(modes) > 1:
         text = "[helper] and [start] are both there, and a host has one mode: remove one of them"
@@ -97,20 +80,6 @@ def unreadable(name: str, why: str) -> Tuple[Config, Tuple[str, ...]]:
 def render_documentation() -> str:
     """The tables of ``docs/design/configuration.md``."""
     return config_keys.render_table(KEYS)
-
-
-def _place(lines: List[str], line: int, start: int = -1) -> str:
-    """Line and column (from 1) of a value, or of what a line begins with."""
-    text = lines[line - 1]
-    return "%d:%d" % (line, (start if start >= 0 else len(text) - len(text.lstrip(" \t"))) + 1)
-
-
-def _unknown(section: str, name: str) -> str:
-    for key in KEYS:
-        if key.name == name:
-            place = "into [%s]" % key.section if key.section else "above the first section"
-            return "unknown key here, it belongs %s" % place
-    return "unknown key, expected one of %s" % ", ".join(key.name for key in KEYS if key.section == section)
 
 
 def _inside(path: str, directory: str) -> bool:

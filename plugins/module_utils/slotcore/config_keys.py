@@ -43,6 +43,7 @@ class Kind(enum.Enum):
     CHANNELS = "a comma-separated list of channels (1 to 32 letters, digits, _, / and -)"
     VERSION = "a semantic version"
     USER = "an account's name (a small letter or _, then at most 30 small letters, digits, _ and -)"
+    FORM = "a text of a form of its own"
     URLS = "a comma-separated list of https:// addresses (without credentials, query or fragment)"
 
 
@@ -60,6 +61,10 @@ class Key(NamedTuple):
     low: int = 0
     high: int = MAX_PATH
     choices: Tuple[str, ...] = ()
+    form: str = ""
+    """Of kind ``FORM``: the pattern that the whole value matches."""
+    words: str = ""
+    """That pattern in words."""
 
 
 def setting(key: Key, value: toml.Value) -> Setting:
@@ -88,6 +93,8 @@ def describe(key: Key) -> str:
         return "%s from %d to %d" % (key.kind.value, key.low, key.high)
     if key.kind in (Kind.CHANNELS, Kind.URLS):
         return "%s, %d to %d of them" % (key.kind.value, key.low, key.high)
+    if key.kind is Kind.FORM:
+        return key.words
     return "%s %s" % (key.kind.value, ", ".join(key.choices)) if key.choices else key.kind.value
 
 
@@ -124,6 +131,10 @@ def _path(key: Key, value: toml.Value) -> str:
 
 def _choice(key: Key, value: toml.Value) -> str:
     return "" if value in key.choices else _expected(key, value)
+
+
+def _form(key: Key, value: toml.Value) -> str:
+    return "" if value == "" or re.fullmatch(key.form, str(value)) else _expected(key, value)
 
 
 def _names(key: Key, value: toml.Value) -> str:
@@ -179,6 +190,7 @@ _CHECKS: Dict[Kind, Callable[[Key, toml.Value], str]] = {
     Kind.INTEGER: _integer,
     Kind.FLAG: _flag,
     Kind.CHOICE: _choice,
+    Kind.FORM: _form,
     Kind.NAMES: _names,
     Kind.PINS: _pins,
     Kind.PROXY: _proxy,

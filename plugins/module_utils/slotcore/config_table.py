@@ -22,6 +22,8 @@ MODES = (HELPER, START)
 DEFAULT_USER = "slotward"
 RUNTIME_DIR = "/run/slotward"
 """Of the account that the daemon runs as."""
+SLOTS_HOME = "/opt/slotward"
+"""Below it each product has its slots, where its file names no other place."""
 HELPER_SOCKET = "/run/slotward-helper/helper.sock"
 MAX_THRESHOLD = 16
 MAX_SEQUENCE = 999_999_999_999_999
@@ -97,7 +99,7 @@ KEYS: Tuple[Key, ...] = (
         UPDATE,
         "slots_dir",
         Kind.PATH,
-        "/opt/slotward/slotward",
+        SLOTS_HOME + "/slotward",
         "the slots and their records; not inside `data_dir`, nor around it",
     ),
     Key(
