@@ -273,7 +273,10 @@ def test_a_bad_program_is_remembered_and_not_started(start: Start, shop: Shop) -
     """L3: it is smoke-tested before the switch, as in every upgrade."""
     mute = shop.release("1.3.0", 4, program="#!/bin/sh\nexit 9\n")
     start.stage(mute)
-    assert start.applied() == (3, "refused", "smoke-test-failed")
+    answer = start.apply()
+    assert (answer.exit, answer.json["state"], answer.json["code"]) == (3, "refused", "smoke-test-failed")
+    assert answer.json["retry"] == "slotward update --clear-failed 1.3.0"
+    assert answer.lines[-1] == "to allow it again: slotward update --clear-failed 1.3.0"
     at_rest(start)
     assert [failure.code for failure in start.state().update.failed] == ["smoke-test-failed"]
     start.stage(mute, ELSE)

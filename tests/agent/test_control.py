@@ -24,7 +24,7 @@ from agent.helping import Helper, Script, helper, said
 from support.web import CONTENT, Serve, stall, whole
 
 from agent import accounts, clients
-from slotcore import protocol, reply
+from slotcore import protocol, records, reply
 from slotward import calling
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts the daemon as another account")
@@ -162,6 +162,33 @@ def test_what_the_helper_refuses_is_not_fetched(make: Make, serving: Serve) -> N
     assert found.ops() == [protocol.PREPARE]
     assert server.requests == []
     assert host.staged() == []
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_a_refused_version_comes_with_the_command_that_allows_it_again(make: Make, failed: bool) -> None:
+    """Made from what was asked for and what the records have as failed: whoever holds the account names no command."""
+    host = make()
+    if failed:
+        entry = records.Failed("1.1.0", "crash-loop", "it kept exiting", 2, "ab" * 32, 1)
+        (host.slots / "update.json").write_bytes(records.render_update(records.Update(floor=1, failed=(entry,))))
+    with helper(host.helper, lambda request: said(request, 3, "refused", "failed-before", retry="rm -rf /")):
+        host.start()
+        status, answer, _told = host.ask("upgrade", "--target", host.target())
+    assert (status, answer["code"]) == (3, "failed-before")
+    assert answer.get("retry") == ("slotward update --clear-failed 1.1.0" if failed else None)
+
+
+def test_an_ended_trial_comes_with_the_command_that_allows_its_version_again(make: Make) -> None:
+    """A confirmation that comes too late, by the records."""
+    host = make()
+    entry = records.Failed("1.1.0", "crash-loop", "it kept exiting", 2, "ab" * 32, 1)
+    last = records.Last(ID, "rolled-back", "crash-loop", "it kept exiting", "1.0.0", "1.1.0", 1)
+    (host.slots / "update.json").write_bytes(records.render_update(records.Update(floor=1, failed=(entry,), last=last)))
+    with helper(host.helper, lambda request: said(request, 6, "rolled-back", "crash-loop", retry="rm -rf /")):
+        host.start()
+        status, answer, _told = host.ask("confirm", "--id", ID)
+    assert (status, answer["state"], answer["code"]) == (6, "rolled-back", "crash-loop")
+    assert answer["retry"] == "slotward update --clear-failed 1.1.0"
 
 
 def test_what_runs_already_is_no_work(make: Make) -> None:

@@ -22,7 +22,7 @@ from agent.clients import Group
 from agent.places import TRIAL, TRIAL_ID, Place
 
 from agent import clients
-from slotcore import codes, protocol, reply, settle, trial
+from slotcore import codes, protocol, recording, records, reply, settle, trial
 from slotward import audit, build_info, caller, helper, looping, operations, own, seqpacket, transient, watching
 from slotward import host as hosts
 
@@ -420,6 +420,18 @@ def test_a_target_is_read_only_where_the_account_has_put_it(host: Host, op: str)
         assert (status, answer["code"]) == (3, code), (name, answer)
     status, answer = work(host, protocol.Request(op, ID, target="good", permit="roots"))
     assert answer["code"] == codes.STAGED_UNSAFE
+
+
+@pytest.mark.parametrize("op", [protocol.PREPARE, protocol.SWAP])
+def test_what_failed_before_is_refused_with_the_command_that_allows_it_again(host: Host, op: str) -> None:
+    """Root's own answer has it, whoever asked: as `upgrade` in root mode."""
+    failed = records.Failed("9.0.0", codes.CRASH_LOOP, "it kept exiting", 9, "ab" * 32, 1)
+    host.place.write(recording.UPDATE, records.render_update(records.Update(floor=7, failed=(failed,))))
+    status, answer = work(host, protocol.Request(op, ID, target=stage(host, "good", json.dumps(TARGET).encode())))
+    assert (status, answer["state"], answer["code"]) == (3, "refused", codes.FAILED_BEFORE)
+    assert answer["retry"] == "slotward update --clear-failed 9.0.0"
+    found = reply.of_command(ID, status, answer)
+    assert (found.refused, found.retry, found.answer["retry"]) == (True, False, answer["retry"])
 
 
 def test_staging_that_is_a_link_leads_nowhere(host: Host) -> None:

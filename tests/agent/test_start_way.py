@@ -191,6 +191,19 @@ def test_what_root_would_refuse_is_not_fetched(
     assert staged(start) == []
 
 
+@pytest.mark.parametrize("command", ["upgrade", "prepare"])
+def test_what_failed_before_is_refused_with_the_command_that_allows_it_again(
+    start: Start, account: Account, v110: Signed, command: str
+) -> None:
+    """As in root mode: the exact command, in the answer of whoever is refused."""
+    failed = records.Failed("1.1.0", "operator", "it smells", 2, hashlib.sha256(v110.program).hexdigest(), 1)
+    start.write(recording.UPDATE, records.render_update(records.Update(floor=1, failed=(failed,))))
+    status, answer = account.run(command, *account.given(v110))
+    assert (status, answer["state"], answer["code"]) == (3, "refused", "failed-before"), answer
+    assert answer["retry"] == "slotward update --clear-failed 1.1.0"
+    assert staged(start) == []
+
+
 def test_other_refusals_by_the_way_it_is_asked(start: Start, account: Account, v110: Signed) -> None:
     """An id that is none, no place to fetch from, a release that runs, a trial that is pending."""
     assert account.upgrade(v110, "--id", "1")[1]["code"] == "wrong-trial"

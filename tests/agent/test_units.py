@@ -6,13 +6,14 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 from typing import Dict, List, Optional, Tuple
 
 import pytest
 
-from slotcore import codes
+from slotcore import codes, settle
 from slotcore import product as products
 from slotward import units, units_modes
 
@@ -183,6 +184,34 @@ def test_the_daemon_wants_root_s_part_and_never_requires_it(mode: str) -> None:
     assert ("After", part) in found
     assert {"Requires", "BindsTo", "Requisite", "StateDirectory", "ProcSubset"}.isdisjoint(dict(found))
     assert (dict(found)["User"], dict(found)["Group"]) == ("slotward", "keepers")
+
+
+def _has_something_to_do(slots: pathlib.Path, data: pathlib.Path) -> bool:
+    """Whether the unit of start mode would run, by the very line that systemd runs."""
+    agent = MODES["start"]._replace(data_dir=str(data))
+    files = by_path(units.render(SELF._replace(slots_dir=str(slots)), 252, agent))
+    line = dict(keys(files[f"{units.UNIT_DIR}/slotward-apply.service"].text))["ExecCondition"]
+    assert not re.search(r"(?<!\$)\$(?!\$)", line), "systemd would take it for a variable of its own"
+    return subprocess.run(shlex.split(line.replace("$$", "$")), check=False).returncode == 0
+
+
+@pytest.mark.parametrize("how", ["file", "link to nothing"])
+def test_whatever_a_cut_leaves_is_settled_before_a_start_of_start_mode(tmp_path: pathlib.Path, how: str) -> None:
+    """node.md, row 5: the next start clears the leftovers; a trial and a request are carried on; at rest nothing runs."""
+    slots, data = tmp_path / "slots", tmp_path / "data"
+    slots.mkdir()
+    (data / "staging").mkdir(parents=True)
+    for name in ("a", "b", "current", "good", "slots.json", "update.json.copy", "asked.json", "trial.broken-1", "lock"):
+        (slots / name).touch()
+    assert not _has_something_to_do(slots, data)
+    names = [*settle.WAYS_BACK, *settle.TRIAL_NAMES, "back.tmp", "slots.json.copy.tmp", ".trial.Xy12"]
+    assert settle.leftovers(settle.State("a", "a", in_use=True), names) == tuple(sorted(names))
+    wanted = [slots / name for name in (*names, "trial", "trial.revert", "trial.confirm")]
+    for path in [*wanted, data / "staging" / "apply"]:
+        path.touch() if how == "file" else path.symlink_to("nothing")
+        assert _has_something_to_do(slots, data), path
+        path.unlink()
+    assert not _has_something_to_do(slots, data)
 
 
 def test_the_helper_s_unit() -> None:

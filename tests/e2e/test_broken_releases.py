@@ -96,8 +96,8 @@ def test_the_trial_ends_it_without_an_operator(
     again = node.begin(bad, *blind)
     assert (again.exit, again.code) == (3, "failed-before"), again
     why = state["last"]["why"]
-    said = f"failed here: {why}; running 1.0.0" if deadline else f"did not start; running 1.0.0 ({why})"
-    assert said in again.message
+    assert again.message == f"slotward {bad.version} failed here: {why}; running 1.0.0"
+    assert again.json["retry"] == finding[2]
     assert node.slotward("update", "--clear-failed").json["cleared"] == [bad.version]
     allowed = node.slotward("prepare", "--target", node.target(bad), "--src", node.put(bad.artifact))
     assert (allowed.exit, allowed.code) == (0, "ok"), allowed

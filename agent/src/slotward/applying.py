@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from typing import NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 from slotcore import asked as askeds
 from slotcore import codes, ops, protocol, trial
@@ -22,6 +22,7 @@ from slotward import (
     answers,
     audit,
     cancelling,
+    clearable,
     effects,
     handed,
     host,
@@ -62,11 +63,11 @@ def carry_out(setup: own.Setup, seen: manager.Look) -> answers.Answer:
     if done:
         how = f": {known.state} ({known.code})" if askeds.is_about(known, left.id, left.sha256) and known else ""
         return _nothing(setup, f"what was asked for was carried out before{how}")
-    began = time.monotonic()
+    began, asked = time.monotonic(), ["", ""]
     try:
-        answer = _carried_out(setup, left)
+        answer = _carried_out(setup, left, asked)
     except answers.CODED as error:
-        answer = answers.of_error(setup.product.name, error)
+        answer = clearable.told(answers.of_error(setup.product.name, error), asked[0])
         if error.code == codes.CANCELLED and time.monotonic() - began > PATIENCE_S:
             answer.json["state"] = askeds.REFUSED
     _write(setup, left, answer)
@@ -137,8 +138,7 @@ def _once(seen: manager.Look, left: Left, known: Optional[askeds.Asked]) -> Tupl
     return left, once is askeds.Once.DONE
 
 
-def _carried_out(setup: own.Setup, left: Left) -> answers.Answer:
-    asked = ["", ""]
+def _carried_out(setup: own.Setup, left: Left, asked: List[str]) -> answers.Answer:
     with audit.refusals(setup.product, asked), cancelling.possible():
         if left.problem is not None or left.request is None:
             raise left.problem or AssertionError("what is no request has its problem")

@@ -70,21 +70,31 @@ def _wrong(args: argparse.Namespace) -> str:
 def _answer(setup: own.Setup, op: str, found: reply.Reply) -> answers.Answer:
     status, state = calling.outcome(op, found)
     base = answers.base(setup.product.name, state, found.code, found.message, found.answer.get("changed") is True)
+    said = {key: value for key, value in found.answer.items() if key != "retry"}  # no command is taken from the account
     word = {answers.REFUSED: "refused", answers.RETRY: "try again later", answers.BROKEN: "updates are refused"}
     lines = [f"{word.get(status, state)} ({found.code}): {found.message}" if found.code != codes.OK else state]
-    return answers.Answer(status, {**found.answer, **base}, lines)
+    return answers.Answer(status, {**said, **base}, lines)
 
 
 def _proven(setup: own.Setup, trial_id: str, told: answers.Answer, ended: bool = True) -> answers.Answer:
     """What was told; where that is that a trial has begun, or has `ended`, what the records say of it."""
     if told.exit != answers.DONE:
-        return told
+        return _allowing(setup, trial_id, told)
     found = _known(setup, trial_id) or telling.to_begin(setup.product, trial_id, RECORDED_S, telling.nothing)
     if found is None or (ended and found.json["state"] == "trial"):
         says = "no record here knows it" if found is None else "the records have it on trial"
         raise _untrue(f"that trial {trial_id} is {told.json['state']}, and {says}")
     more = {key: value for key, value in told.json.items() if key not in found.json}
     return found._replace(json={**more, **found.json, "changed": told.json["changed"]})
+
+
+def _allowing(setup: own.Setup, trial_id: str, told: answers.Answer) -> answers.Answer:
+    """What was told of a trial, with the command that allows its version again where the records have it as failed."""
+    known = _known(setup, trial_id)
+    retry = known.json.get("retry") if known is not None else None
+    if not retry:
+        return told
+    return told._replace(json={**told.json, "retry": retry}, lines=[*told.lines, f"to allow it again: {retry}"])
 
 
 def _untrue(text: str) -> codes.Retryable:
@@ -167,8 +177,17 @@ def _upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
             codes.ID_REUSED,
             f"{trial_id} is the trial of {answer.json['to']}: choose another id for {target.version}",
         )
+    answer = _clearable(setup, answer, target.version)
     follows = answer.exit == answers.DONE and not args.no_wait
     return telling.to_end(setup.product, trial_id, answer) if follows else answer
+
+
+def _clearable(setup: own.Setup, answer: answers.Answer, version: str) -> answers.Answer:
+    """The answer, with the command that allows this version again where the records have it as failed."""
+    from slotward import clearable, host
+
+    remembered = answer.exit == answers.REFUSED and host.read_state(setup.product).update.failure_of(version)
+    return clearable.told(answer, version) if remembered else answer
 
 
 def _waits(setup: own.Setup, answer: answers.Answer) -> bool:
@@ -258,7 +277,9 @@ def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
                 raise calling.Lost(found.message)  # going back ended its child first, as a switch may
             told = _answer(setup, request.op, found)
             done = _proven(setup, args.id, told)
-            return told if told.json["state"] == "rollback-failed" else _went_back(done)
+            if told.json["state"] == "rollback-failed":  # the records cannot know what does not run
+                return done._replace(json={**done.json, "state": told.json["state"]}, lines=told.lines)
+            return _went_back(done)
         except calling.Lost as error:
             first = _known(setup, args.id)
             if first is None and error.connected:  # somebody has won its end, and has not written it down yet

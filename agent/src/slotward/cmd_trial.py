@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status, trial
 from slotcore import product as products
-from slotward import answers, asking, audit, effects, lock, manager, own, process
+from slotward import answers, asking, audit, clearable, effects, lock, manager, own, process
 
 if TYPE_CHECKING:
     import argparse
@@ -46,11 +46,6 @@ def _about_any(product: products.Product, act: Callable[[str], answers.Answer]) 
     return answers.Answer(answers.DONE, answers.base(product.name, "idle", message=said), [said])
 
 
-def retry_command(version: str) -> str:
-    """The exact command that allows a failed version again on this host."""
-    return f"slotward update --clear-failed {version}"
-
-
 def ended(product: products.Product, last: records.Last, changed: bool) -> answers.Answer:
     """The answer for a trial that has ended already: confirmed, or back on the old version and why."""
     if last.state == "confirmed":
@@ -62,9 +57,9 @@ def ended(product: products.Product, last: records.Last, changed: bool) -> answe
         if changed and answer["state"] == "rollback-failed":
             audit.rollback_failed(product, last)
         if last.state != "abandoned":
-            lines.append(f"to allow it again: {retry_command(last.to_version)}")
+            lines.append(f"to allow it again: {clearable.command(last.to_version)}")
     answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id})
-    answer["retry"] = retry_command(last.to_version) if last.state not in ("confirmed", "abandoned") else None
+    answer["retry"] = clearable.command(last.to_version) if last.state not in ("confirmed", "abandoned") else None
     return answers.Answer(answers.DONE if last.state == "confirmed" else answers.NOT_CONFIRMED, answer, lines)
 
 

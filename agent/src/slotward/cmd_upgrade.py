@@ -21,6 +21,7 @@ from slotward import (
     audit,
     build_info,
     cancelling,
+    clearable,
     cmd_trial,
     gate,
     host,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     import argparse
 
 _ID = re.compile(r"[0-9a-f]{16}")
-CLEARABLE = (*manager.REMEMBERED, codes.FAILED_BEFORE)
-"""Refusals of a version that is remembered as failed: an operator may allow it again."""
 
 
 def run(args: argparse.Namespace) -> answers.Answer:
@@ -53,21 +52,18 @@ def run(args: argparse.Namespace) -> answers.Answer:
             return _in_own_unit(args)
     setup = own.asked(args)
     asked: List[str] = []
-    try:
-        if args.command == "upgrade":
-            with audit.refusals(setup.product, asked):
-                target = prepare.read_target(args.target)
-                asked.extend((target.version, target.sha256))
-                return upgrade(setup, target, args)
-        target = prepare.read_target(args.target)
-        asked.append(target.version)
-        return prepared_answer(setup, prepare.prepare(setup, target, _consent(args), args.src), args.src)
-    except codes.Refused as error:
-        if error.code not in CLEARABLE:
-            raise
-        refused, retry = answers.of_error(setup.product.name, error), cmd_trial.retry_command(asked[0])
-        refused.json["retry"] = retry
-        return refused._replace(lines=[*refused.lines, f"to allow it again: {retry}"])
+    return clearable.answered(setup.product.name, asked, lambda: _answered(setup, args, asked))
+
+
+def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> answers.Answer:
+    if args.command == "upgrade":
+        with audit.refusals(setup.product, asked):
+            target = prepare.read_target(args.target)
+            asked.extend((target.version, target.sha256))
+            return upgrade(setup, target, args)
+    target = prepare.read_target(args.target)
+    asked.append(target.version)
+    return prepared_answer(setup, prepare.prepare(setup, target, _consent(args), args.src), args.src)
 
 
 def _consent(args: argparse.Namespace) -> prepare.Consent:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import answers, cmd_trial, doctor_mode, doctor_trust, host, looking, own
+from slotward import answers, clearable, doctor_mode, doctor_trust, host, looking, own
 
 if TYPE_CHECKING:
     import argparse
@@ -178,7 +178,7 @@ def _failed(seen: Seen) -> List[Finding]:
             "failed version",
             "warn",
             f"{entry['version']} is not tried again here: {entry['why']}",
-            cmd_trial.retry_command(entry["version"]),
+            clearable.command(entry["version"]),
         )
         for entry in seen.answer["failed"]
     ]

@@ -52,6 +52,8 @@ def _answer(setup: own.Setup, op: str, found: reply.Reply, lines: Optional[List[
     status, state = calling.outcome(op, found)
     base = answers.base(setup.product.name, state, found.code, found.message)
     said = [f"{state} ({found.code}): {found.message}"] if found.code != codes.OK or not lines else lines
+    retry = found.answer.get("retry")
+    said += [f"to allow it again: {retry}"] if retry else []
     return answers.Answer(status, {**base, **found.answer}, said)
 
 

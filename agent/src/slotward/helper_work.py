@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from slotcore import codes, protocol
-from slotward import answers, cmd_settle, cmd_trial, own
+from slotward import answers, clearable, cmd_settle, cmd_trial, own
 
 SOURCE = "gateway"
 """As whom the daemon's account confirms."""
@@ -29,10 +29,10 @@ def run(setup: own.Setup) -> answers.Answer:
 
 
 def _done(setup: own.Setup, request: protocol.Request) -> answers.Answer:
-    if request.op == protocol.PREPARE:
-        return prepare(setup, request)
-    if request.op == protocol.SWAP:
-        return swap(setup, request)
+    if request.op in (protocol.PREPARE, protocol.SWAP):
+        asked: List[str] = []
+        act = prepare if request.op == protocol.PREPARE else swap
+        return clearable.answered(setup.product.name, asked, lambda: act(setup, request, asked))
     if request.op == protocol.CONFIRM:
         if setup.problems:  # who must confirm, and after how long, would be a default's word
             raise codes.BadConfig(setup.problems)
@@ -55,25 +55,25 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) else value
 
 
-def prepare(setup: own.Setup, request: protocol.Request) -> answers.Answer:
-    """Every check; whether the file is staged already is whoever fetches it to say."""
+def prepare(setup: own.Setup, request: protocol.Request, asked: List[str]) -> answers.Answer:
+    """Every check; whether the file is staged already is whoever fetches it to say. `asked` is told what it is about."""
     from slotward import cmd_upgrade, handed
     from slotward import prepare as preparing
 
     found = handed.documents(setup, request)
+    asked.extend((found.target.version, found.target.sha256))
     consent = preparing.Consent(server_s=request.server_time or 0, permit=found.permit)
     prepared = preparing.prepare(setup, found.target, consent)._replace(staged=False)
     shown = cmd_upgrade.shown(setup, prepared, would=True)
     return answers.Answer(answers.DONE, shown, cmd_upgrade.said(setup, prepared))
 
 
-def swap(setup: own.Setup, request: protocol.Request) -> answers.Answer:
-    """Verify again, copy, switch; the trial's id is the request's."""
+def swap(setup: own.Setup, request: protocol.Request, asked: List[str]) -> answers.Answer:
+    """Verify again, copy, switch; the trial's id is the request's. `asked` is told what it is about."""
     from slotward import audit, cancelling, cmd_upgrade, handed, host, lock, manager, switching, telling
     from slotward import prepare as preparing
 
     product = setup.product
-    asked = ["", ""]
     if not os.path.isdir(product.slots_dir):
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"there is no {product.slots_dir}: run `slotward setup` first")
     known = telling.known(product, request.id, changed=False)
@@ -83,7 +83,7 @@ def swap(setup: own.Setup, request: protocol.Request) -> answers.Answer:
         manager.settle_now(product)
         with cancelling.possible():
             found = handed.documents(setup, request)
-            asked[:] = [found.target.version, found.target.sha256]
+            asked.extend((found.target.version, found.target.sha256))
             consent = preparing.Consent(server_s=request.server_time or 0, permit=found.permit)
             prepared = preparing.prepare(setup, found.target, consent, src=setup.inbox)
             if prepared.there:

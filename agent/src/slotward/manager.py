@@ -16,11 +16,10 @@ from typing import NamedTuple, Optional, Tuple
 from slotcore import audit as audits
 from slotcore import codes, ops, outcome, plans, recording, records, settle, trial, trust_plans, trust_record
 from slotcore import product as products
-from slotward import audit, effects, host
+from slotward import audit, clearable, effects, host
 
 SETTLE_ROUNDS = 3
 REASON_WAIT_S = 1.0
-REMEMBERED = (codes.SMOKE_TEST_FAILED, codes.NOT_EXECUTABLE, codes.WRONG_MACHINE, codes.NO_INTERPRETER)
 
 
 class Look(NamedTuple):
@@ -181,7 +180,7 @@ def fill_free_slot(product: products.Product, seen: Look, release: Release, desc
         slot = product.path(plans.free_slot(seen.state))
         effects.executor_for(product, {}).apply((ops.Check(slot, release.version),), "check")
     except codes.Refused as error:
-        if error.code in REMEMBERED:
+        if error.code in clearable.REMEMBERED:
             remember_failure(product, release, error.refusal)
         raise
     return look(product)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Dict, Optional, Tuple
 from slotcore import asked as askeds
 from slotcore import checks, codes, proof, protocol, status
 from slotcore import settle as settles
-from slotward import answers, calling, host, inbox, manager, own, staging, telling
+from slotward import answers, calling, clearable, host, inbox, manager, own, staging, telling
 
 if TYPE_CHECKING:
     import argparse
@@ -64,17 +64,27 @@ def prepare(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     from slotward import prepare as prepares
 
     target = prepares.read_target(args.target)
-    prepared = _judged(setup, target, args, _permit(args))
-    return cmd_upgrade.prepared_answer(setup, prepared, args.src)
+
+    def judged() -> answers.Answer:
+        prepared = _judged(setup, target, args, _permit(args))
+        return cmd_upgrade.prepared_answer(setup, prepared, args.src)
+
+    return clearable.answered(setup.product.name, (target.version,), judged)
 
 
 def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     """Judge, fetch, and leave the request; the next start of the daemon carries it out."""
-    from slotward import cancelling, cmd_upgrade, switching
     from slotward import prepare as prepares
 
     trial_id = calling.demand_trial_id(args.id or calling.new_id())
     data = prepares.read_target_bytes(args.target)
+    version = checks.parse_target(data).version
+    return clearable.answered(setup.product.name, (version,), lambda: _upgrade(setup, args, trial_id, data))
+
+
+def _upgrade(setup: own.Setup, args: argparse.Namespace, trial_id: str, data: bytes) -> answers.Answer:
+    from slotward import cancelling, cmd_upgrade, switching
+
     target, permit = checks.parse_target(data), _permit(args)
     with inbox.alone(setup.inbox):
         prepared = _judged(setup, target, args, permit)

@@ -14,7 +14,7 @@ from typing import Callable, Optional
 
 from slotcore import codes, records, settle, status, trial
 from slotcore import product as products
-from slotward import answers, host
+from slotward import answers, clearable, host
 
 POLL_S = 0.5
 AFTER_DEADLINE_S = 60
@@ -52,7 +52,7 @@ def ended(product: products.Product, last: records.Last, changed: bool = True) -
     """The answer for a trial that has ended, by its record alone; `changed` for who has seen it end."""
     done = last.state == "confirmed"
     answer = answers.base(product.name, last.state, codes.OK if done else last.code, last.why, changed)
-    retry = None if last.state in ("confirmed", "abandoned") else f"slotward update --clear-failed {last.to_version}"
+    retry = None if last.state in ("confirmed", "abandoned") else clearable.command(last.to_version)
     answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id, "retry": retry})
     lines = [f"{product.name} {last.to_version} is confirmed" if done else f"{last.state}: {last.why}"]
     lines += [f"to allow it again: {retry}"] if retry else []

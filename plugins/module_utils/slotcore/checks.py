@@ -30,16 +30,16 @@ artifact_name = target.artifact_name
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NOT_STARTED = (
-    codes.CRASH_LOOP,
-    codes.UNIT_FAILED,
-    codes.UNIT_STOPPED,
     codes.DID_NOT_START,
     codes.SMOKE_TEST_FAILED,
     codes.NOT_EXECUTABLE,
     codes.WRONG_MACHINE,
     codes.NO_INTERPRETER,
 )
-"""The failures of which "did not start" is true; any other is told as it was recorded."""
+"""The failures of which "did not start" is certain; any other is told as it was recorded.
+
+A release that kept exiting, or whose unit failed, may have started and run each time: how long is nobody's record.
+"""
 
 
 class Verified(NamedTuple):
