@@ -59,7 +59,7 @@ def fetch(
     """
     urls = (url, *others)
     for one in urls:
-        refusal = rules.check_url(one, transport.allow_http) or check_authorities(one, transport)
+        refusal = rules.check_place(one, transport) or check_authorities(one, transport)
         if refusal is not None:
             raise codes.Refused(refusal)
     told = progress or progresses.Progress(None, "")
@@ -232,9 +232,8 @@ def follow(
             return response
         response.close()
         at = _redirected(at, response, transport)
-    raise codes.refused(
-        codes.DOWNLOAD_REFUSED, "%s redirects more than %d times" % (rules.shown_url(url), rules.MAX_HOPS)
-    )
+    code = codes.BAD_REDIRECT if transport.hosts else codes.DOWNLOAD_REFUSED
+    raise codes.refused(code, "%s redirects more than %d times" % (rules.shown_url(url), rules.MAX_HOPS))
 
 
 def _ask(
@@ -292,8 +291,7 @@ def _as_ours(url: str, error: Exception, transport: Transport) -> Exception:
 def _redirected(url: str, response: requests.Response, transport: Transport) -> str:
     location = response.headers.get("Location", "")
     where = rules.next_url(url, location) if location else ""
-    refusal = rules.check_url(where, transport.allow_http)
+    refusal = rules.check_led(url, where, transport)
     if refusal is not None:
-        text = "%s redirects to an address that is not taken: %s" % (rules.shown_url(url), refusal.text)
-        raise codes.refused(codes.DOWNLOAD_REFUSED, text)
+        raise codes.Refused(refusal)
     return where

@@ -70,6 +70,28 @@ def take(response: requests.Response, part: download_part.Part, idle_s: float, u
     _body(response, part, idle_s, until, told)
 
 
+def whole(response: requests.Response, most: int, until: float) -> bytes:
+    """The body of an answer, of at most `most` bytes; who dribbles it has until then."""
+    judge(response, 0, most)
+    where, size = rules.shown_url(response.url), offered(response)
+    if size is not None and size > most:
+        raise codes.refused(codes.DOWNLOAD_REFUSED, "%s sends %d bytes; at most %d are taken" % (where, size, most))
+    stream = getattr(response.raw, "_fp", response.raw)
+    found = bytearray()
+    while len(found) <= most:
+        block = _read(stream, most + 1 - len(found))
+        if not block:
+            break
+        found += block
+        if time.monotonic() >= until:
+            raise Later("only %d bytes came in time" % len(found))
+    if len(found) > most:
+        raise codes.refused(codes.DOWNLOAD_REFUSED, "%s sends more than the %d bytes that are taken" % (where, most))
+    if size is not None and len(found) < size:
+        raise Later("the transfer ended after %d of %d bytes" % (len(found), size))
+    return bytes(found)
+
+
 def offered(response: requests.Response) -> Optional[int]:
     """The size of the whole file, if the answer says it beforehand."""
     length = response.headers.get("Content-Length", "")

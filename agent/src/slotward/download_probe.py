@@ -18,7 +18,7 @@ def probe(url: str, size: int, transport: rules.Transport) -> None:
         Retryable: `download-failed`.
 
     """
-    refusal = rules.check_url(url, transport.allow_http) or download.check_authorities(url, transport)
+    refusal = rules.check_place(url, transport) or download.check_authorities(url, transport)
     if refusal is not None:
         raise codes.Refused(refusal)
     headers = {"Accept-Encoding": "identity", "Range": "bytes=0-0"}

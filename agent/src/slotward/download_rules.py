@@ -3,6 +3,7 @@
 
 Rules:
 - An address is https with a host and no credentials; http only where the configuration says a test may.
+- Where a product's source names hosts, every address is on one of them, and every redirect leads where they say.
 - 5xx, 408, 425 and 429 pass by themselves; 416 means that the part is stale; what is left is final.
 - A part is only continued by a `Content-Range` that starts where it ends and is of the manifest's size.
 - `Retry-After` is honoured or the download ends; it is never shortened (field case N8).
@@ -13,10 +14,10 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from slotcore import codes
+from slotcore import codes, sourcing
 
 MAX_URL = 8192
 MAX_HOPS = 5
@@ -54,6 +55,10 @@ class Transport(NamedTuple):
     attempts: int = 6
     """Failures in a row, none of which moved a byte, before giving up."""
     first_wait_s: float = 1.0
+    hosts: Tuple[str, ...] = ()
+    """The exact hosts that an address may name, of a product with a source; none: any."""
+    redirect_hosts: Tuple[str, ...] = ()
+    """Where besides those a redirect may lead then."""
 
 
 class Wait(NamedTuple):
@@ -81,6 +86,25 @@ def check_url(url: str, allow_http: bool) -> Optional[codes.Refusal]:
     if not parts.hostname or port == 0:
         return _bad_url(url, "expected a host")
     return None
+
+
+def check_place(url: str, transport: Transport) -> Optional[codes.Refusal]:
+    """Whether this host's transport takes this address to begin with."""
+    refusal = check_url(url, transport.allow_http)
+    if refusal is not None or not transport.hosts:
+        return refusal
+    return sourcing.check_address(url, transport.hosts, transport.allow_http)
+
+
+def check_led(url: str, where: str, transport: Transport) -> Optional[codes.Refusal]:
+    """Whether the server at `url` may redirect to `where`."""
+    refusal = check_url(where, transport.allow_http)
+    if refusal is not None:
+        text = "%s redirects to an address that is not taken: %s" % (shown_url(url), refusal.text)
+        return codes.Refusal(codes.BAD_REDIRECT if transport.hosts else codes.DOWNLOAD_REFUSED, text)
+    if not transport.hosts:
+        return None
+    return sourcing.check_redirect(where, transport.hosts, transport.redirect_hosts, transport.allow_http)
 
 
 def _bad_url(url: str, why: str) -> codes.Refusal:

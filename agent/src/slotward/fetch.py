@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Optional, Tuple
 
-from slotcore import checks, codes
+from slotcore import checks, codes, sourcing
 from slotward import download, effects, gate, own, prepare, staging
 
 NOWHERE = "the target names no url, no file was given with --src and there are no mirrors: nothing to fetch"
@@ -20,8 +20,12 @@ def pushed(path: str) -> int:
 
 def transport_of(setup: own.Setup) -> download.Transport:
     """The one transport configuration for every fetch (field case N1)."""
-    config = setup.config
-    return download.Transport(allow_http=config.allow_http, ca_file=config.ca_file, proxy=config.proxy)
+    config, source = setup.config, setup.product.source
+    found = download.Transport(allow_http=config.allow_http, ca_file=config.ca_file, proxy=config.proxy)
+    if source is None:
+        return found
+    hosts = sourcing.hosts_of(source, setup.product.mirrors)
+    return found._replace(hosts=hosts, redirect_hosts=source.redirect_hosts, budget_s=sourcing.BODY_S)
 
 
 def stage(setup: own.Setup, wanted: prepare.Prepared, src: Optional[str]) -> int:

@@ -65,8 +65,8 @@ def _not_running(unit: str, what: str) -> codes.Refused:
 
 
 def _url(setup: own.Setup, url: str) -> None:
-    from slotward import download_rules
+    from slotward import download_rules, fetch
 
-    refusal = download_rules.check_url(url, setup.config.allow_http)
+    refusal = download_rules.check_place(url, fetch.transport_of(setup))
     if refusal is not None:
         raise codes.Refused(refusal)
