@@ -957,6 +957,7 @@ DIRECTORY = "test_i6_a_directory_that_is_none"
 HANDOVER = "tests/agent/test_handover.py: by open descriptors, from a directory reached by root's ways"
 AUDIT = "tests/agent/test_audit_log.py: by open_plain, in the directory of root's slots"
 
+PRODUCT = "tests/e2e/test_products.py: in directories that setup took only as root's"
 COVERED: Mapping[str, str] = {
     "accounts.commands": SYSTEM,
     "accounts.make": SYSTEM,
@@ -974,6 +975,8 @@ COVERED: Mapping[str, str] = {
     "cmd_audit._begin": AUDIT,
     "build_info.running_digest": "the program that runs, by the descriptor that it was started from",
     "cli._print": NULL,
+    "cmd_remove._carry_out": PRODUCT,
+    "cmd_remove._put_back": PRODUCT,
     "download.check_authorities": "ca_file",
     "elf.check_program": "program",
     "executor._append": "append",
@@ -1009,6 +1012,10 @@ COVERED: Mapping[str, str] = {
     "node.Node._at_deadline": SYSTEM,
     "opening.open_at": "staged",
     "opening.open_directory": DIRECTORY,
+    "packages._run": SYSTEM,
+    "packages.divert": PRODUCT,
+    "packages.forget_copy": PRODUCT,
+    "packages.undivert": PRODUCT,
     "preflight._run": DIRECTORY,
     "preflight.look": PROC,
     "preflight.try_directory": DIRECTORY,

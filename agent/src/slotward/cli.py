@@ -35,9 +35,11 @@ MODULES = {
     "apply": "cmd_apply",
     "trust": "cmd_trust",
     "audit": "cmd_audit",
+    "products": "cmd_products",
+    "remove": "cmd_remove",
 }
 
-OF_THE_AGENT = ("version", "node", "helper", "ask")
+OF_THE_AGENT = ("version", "node", "helper", "ask", "products")
 """Commands that no other product has."""
 
 # commands whose flags all have a default, and those defaults
@@ -49,6 +51,7 @@ PLAIN: Dict[str, Dict[str, Any]] = {
     "settle": {},
     "apply": {},
     "cancel": {},
+    "products": {},
     "update": {"clear_failed": None, "repair": False, "floor": None},
 }
 

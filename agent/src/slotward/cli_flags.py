@@ -97,6 +97,17 @@ def _setup_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
     parser.add_argument("--planned", metavar="FILE", help="as --check, were FILE the configuration")
     parser.add_argument(
+        "--divert",
+        action="store_true",
+        help="of another product: when a package owns the entrypoint, send what it brings later to <path>.distrib",
+    )
+    parser.add_argument(
+        "--version",
+        dest="as_version",
+        metavar="V",
+        help="of another product: the version of the program that is adopted",
+    )
+    parser.add_argument(
         "--fix-directories",
         action="store_true",
         help="make directories on the way to root's files root's, where others may write in them",
@@ -148,6 +159,11 @@ def _count(text: str) -> int:
 
 def _helper_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--do", action="store_true", help=argparse.SUPPRESS)
+
+
+def _remove_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--purge", action="store_true", help="remove the slots and their records too")
+    parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
 
 
 def _nothing(_parser: argparse.ArgumentParser) -> None:
@@ -227,6 +243,18 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "check this host and say what to run",
         "Each check that is not ok says what is wrong and which command mends it.",
         _nothing,
+    ),
+    (
+        "products",
+        "list the products of this host",
+        "The agent itself and each file of products.d: version, state, whether a trial is pending.",
+        _nothing,
+    ),
+    (
+        "remove",
+        "give a product back to whoever installs it otherwise",
+        "With --product NAME. The program becomes a plain file at the entrypoint; guard and drop-ins go, the daemon goes on running.",
+        _remove_flags,
     ),
     (
         "setup",

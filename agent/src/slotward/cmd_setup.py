@@ -47,9 +47,7 @@ DIRECTORY_MODE = 0o755
 PRIVATE_MODE = 0o700
 
 
-def _verified(
-    setup: own.Setup, seen: manager.Look, manifest_path: str, version: str, sha256: str
-) -> manifests.Manifest:
+def verified(setup: own.Setup, seen: manager.Look, manifest_path: str, version: str, sha256: str) -> manifests.Manifest:
     """The release that lists these bytes under the pins in force; raises the refusal."""
     trusted, known = standing.in_force(setup.product, seen.state), gate.documents_facts(setup, seen.state).clocks
     if seen.state.trust is not None:
@@ -116,13 +114,13 @@ def _directories(setup: own.Setup) -> List[Tuple[str, int]]:
 def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str], args: argparse.Namespace) -> None:
     product = setup.product
     if what == "relink":
-        manager.apply(product, plans.plan_relink(product), "relink")
+        relink(product)
     if path is None:
         return
-    descriptor, record = prepare.open_program(path)
+    descriptor, record = prepare.open_program(product, path)
     try:
         if args.manifest is not None:
-            release = _verified(setup, seen, args.manifest, record.version, record.sha256)
+            release = verified(setup, seen, args.manifest, record.version, record.sha256)
             record = record._replace(version=release.version, sequence=release.sequence)  # its program may not say
             record = record._replace(expires_at=release.expires_at, channel=release.channel)
         if what == "install":
@@ -139,9 +137,15 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
         os.close(descriptor)
 
 
-def _write_system_files(
+def relink(product: products.Product) -> None:
+    """Make the entrypoint a link again; what the slots hold stays."""
+    manager.apply(product, plans.plan_relink(product), "relink")
+
+
+def write_system_files(
     wanted: Tuple[units.SystemFile, ...], changes: Tuple[units.Change, ...], product: products.Product
 ) -> None:
+    """Write what differs, in its order; raises Refused when systemd would not take it."""
     due = {change.path for change in changes}
     for file in wanted:
         if file.path in due:
@@ -154,7 +158,8 @@ def _write_system_files(
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"systemd does not take the units: {'; '.join(problems)[:600]}")
 
 
-def _timer_due(product_name: str) -> bool:
+def timer_due(product_name: str) -> bool:
+    """Whether the deadline timer is still to be enabled."""
     return not systemd.is_enabled(units.timer_of(product_name))
 
 
@@ -163,7 +168,7 @@ def _changes(
     what: str,
     path: Optional[str],
     files: Tuple[units.Change, ...],
-    timer_due: bool,
+    enable_due: bool,
     missing: List[str],
 ) -> List[Dict[str, str]]:
     product = setup.product
@@ -173,12 +178,13 @@ def _changes(
     if what in ("install", "adopt", "relink"):
         listed.append({"path": product.entrypoint, "what": "link"})
     listed += [{"path": change.path, "what": change.what} for change in files]
-    if timer_due:
+    if enable_due:
         listed.append({"path": units.timer_of(product.name), "what": "enable"})
     return listed
 
 
-def _refuse_trial(seen: manager.Look) -> None:
+def refuse_trial(seen: manager.Look) -> None:
+    """Raise Retryable `trial-pending` while a release is on trial (field case C6)."""
     pending = seen.settlement.on_trial
     if pending is not None:
         raise codes.Retryable(
@@ -213,6 +219,10 @@ def _answer(
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Set the host up, or say what that would change."""
+    if args.product != build_info.NAME:
+        from slotward import product_setup
+
+        return product_setup.run(args)
     args.check = args.check or args.planned is not None
     setup = own.load(args.planned or args.config)._replace(config_path=args.config)
     if os.geteuid() != 0:
@@ -226,7 +236,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     immutable.check(missing)
     mended = mode_setup.refuse(setup, args.fix_directories)
     first = manager.look(setup.product)
-    _refuse_trial(first)  # before settling, which would make the links of another mode
+    refuse_trial(first)  # before settling, which would make the links of another mode
     before = first.state
     if args.check:
         return _once(setup, args, missing, _Before(before, mended))
@@ -250,7 +260,7 @@ class _Before(NamedTuple):
 def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before: _Before) -> answers.Answer:
     product = setup.product
     seen = manager.look(product)
-    _refuse_trial(seen)
+    refuse_trial(seen)
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
     what, path = _what_to_install(setup, seen.state, args)
@@ -265,8 +275,8 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before
     due = mode_setup.look(setup, before.mended, before.state, what in ("install", "adopt"))
     links = [product.entrypoint] if what in ("install", "adopt", "relink") else []
     immutable.check([*links, *(change.path for change in files)])
-    timer_due = _timer_due(product.name)
-    changes = _changes(setup, what, path, files, timer_due, missing)
+    enable_due = timer_due(product.name)
+    changes = _changes(setup, what, path, files, enable_due, missing)
     changes += [{"path": name, "what": "mode"} for name in at_risk]
     changes += [{"path": step.path, "what": step.what} for step in due.steps]
     left: List[str] = []
@@ -276,11 +286,11 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before
         for name in at_risk:
             staging.take_over(name, DIRECTORY_MODE)
         _install(setup, seen, what, path, args)
-        _write_system_files(wanted, files, product)
+        write_system_files(wanted, files, product)
         mode_steps.carry_out(setup, due.steps, modes.Phase.UNITS)
         if units.needs_reload(files) or due.has(modes.Phase.UNITS):
             systemd.daemon_reload()
-        if timer_due:
+        if enable_due:
             systemd.enable(units.timer_of(product.name))
         left += mode_steps.carry_out(setup, due.steps, modes.Phase.AFTER)
     unit_changed = any(change["path"].startswith(f"{units.UNIT_DIR}/{product.unit}") for change in changes)

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Callable, List, Mapping, Sequence, Tuple
 
-from slotcore import codes, ops, status
+from slotcore import codes, ops, smoke, status
 from slotcore import product as products
 from slotward import answers, executor
 
@@ -29,6 +29,8 @@ def unit_user(product: products.Product) -> Tuple[str, ...]:
     """systemd properties that make a transient unit run as the product's unit does."""
     from slotward import systemd
 
+    if product.user:
+        return (f"User={product.user}",)
     shown = systemd.show(product.unit, ("User", "Group"))
     return tuple(f"{key}={shown[key]}" for key in ("User", "Group") if shown.get(key))
 
@@ -51,10 +53,10 @@ def smoke_test(product: products.Product, path: str, version: str) -> None:
             codes.SMOKE_TEST_FAILED,
             f"the smoke test `{command}` of {product.name} {version} ended with status {answer.code}: {said[-300:] or 'no output'}",
         )
-    if version not in said.split():
+    if not smoke.says(answer.output, product.smoke_expect, version):
+        wanted = product.smoke_expect.replace(smoke.MARK, version)
         raise codes.refused(
-            codes.SMOKE_TEST_FAILED,
-            f"the smoke test `{command}` answered {said[:80]!r}, expected the version {version}",
+            codes.SMOKE_TEST_FAILED, f"the smoke test `{command}` answered {said[:80]!r}, expected {wanted}"
         )
 
 
@@ -106,6 +108,10 @@ def check_slot(product: products.Product, path: str, version: str) -> None:
     smoke_test(product, path, version)
     if product.config_argv:
         check_config(product, path, version)
+    if product.config_check:
+        from slotward import program_facts
+
+        program_facts.demand_config(product, path, version)
 
 
 def arm(product: products.Product) -> None:

@@ -45,7 +45,8 @@ def agent_facts(config: configs.Config, config_path: str) -> units.Agent:
 
 def wanted(setup: own.Setup) -> Tuple[units.SystemFile, ...]:
     """Every system file as it has to be on this host."""
-    return units.render(setup.product, systemd.version(), agent_facts(setup.config, setup.config_path))
+    agent = agent_facts(setup.config, setup.config_path) if setup.is_agent else None
+    return units.render(setup.product, systemd.version(), agent)
 
 
 def read_file(path: str) -> Optional[Tuple[int, bytes]]:

@@ -23,6 +23,13 @@ def running(slots: Mapping[str, records.SlotRecord], current: str) -> Tuple[str,
     return build_info.VERSION, build_info.SEQUENCE
 
 
+def version_of(setup: own.Setup, state: settle.State) -> Tuple[str, int]:
+    """As `running`; another daemon's program is not run to answer this."""
+    if not setup.is_agent and state.current not in state.slots:
+        return "unknown", 0
+    return running(state.slots, state.current or "")
+
+
 def _aside(product: products.Product) -> Tuple[str, ...]:
     """What was set aside; most hosts have nothing, and pay for no more than the look."""
     try:
@@ -51,7 +58,7 @@ def ask(product: products.Product) -> asking.Question:
 def look(setup: own.Setup, state: settle.State, question: Optional[asking.Question] = None) -> Dict[str, Any]:
     """The answer of `update --json` for a state just read; systemd is asked now, unless the question was put earlier."""
     product = setup.product
-    version, sequence = running(state.slots, state.current or "")
+    version, sequence = version_of(setup, state)
     audit = audit_tail.head(product.slots_dir)  # while systemd is at work on its answer
     shown = (question or ask(product)).answers()
     seen = status.Host(

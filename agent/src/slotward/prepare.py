@@ -101,14 +101,23 @@ def built_in(path: str) -> Tuple[str, int]:
     return version, sequence
 
 
-def open_program(path: str) -> Tuple[int, records.SlotRecord]:
+def open_program(product: products.Product, path: str) -> Tuple[int, records.SlotRecord]:
     """A descriptor of a program that root may take into a slot, and what the bytes behind it say they are."""
     from slotward import adoption
 
     descriptor = adoption.open_adoptable(path)
     here = f"/proc/self/fd/{descriptor}"
-    version, sequence = built_in(here)
+    version, sequence = said_of(product, here, path)
     return descriptor, records.SlotRecord(version, sequence, digest_of(here), os.fstat(descriptor).st_size)
+
+
+def said_of(product: products.Product, content: str, path: str) -> Tuple[str, int]:
+    """Version and sequence of a program: what a build of the agent carries, or what another daemon answers when asked."""
+    if product.name == build_info.NAME:
+        return built_in(content)
+    from slotward import program_facts  # only another daemon's program is run to know it
+
+    return program_facts.version_of(product, path) or "unknown", 0
 
 
 def running_version(product: products.Product, state: settle.State) -> Tuple[Optional[str], Optional[str]]:
@@ -117,9 +126,9 @@ def running_version(product: products.Product, state: settle.State) -> Tuple[Opt
         entry = state.slots.get(state.current or "")
         return (entry.version, entry.sha256) if entry is not None else (None, None)
     if state.entrypoint == "file":
-        version, _sequence = built_in(product.entrypoint)
+        version, _sequence = said_of(product, product.entrypoint, product.entrypoint)
         return (None if version == "unknown" else version), digest_of(product.entrypoint)
-    return build_info.VERSION, None
+    return (build_info.VERSION if product.name == build_info.NAME else None), None
 
 
 def quiet(product: products.Product, seen: manager.Look) -> None:

@@ -13,7 +13,7 @@ import os
 import re
 from typing import List, Tuple
 
-from slotcore import codes, product_config
+from slotcore import codes, config_table, product_config
 from slotward import build_info, own
 
 SUFFIX = ".toml"
@@ -53,8 +53,8 @@ def unknown(config_path: str, name: str) -> codes.Refused:
     return codes.refused(codes.UNKNOWN_PRODUCT, text)
 
 
-def load(config_path: str, name: str) -> own.Setup:
-    """The product `name` as its file describes it.
+def load(config_path: str, name: str, planned: str = "") -> own.Setup:
+    """The product `name` as its file describes it, or as the file `planned` would.
 
     Raises:
         Refused: `unknown-product`.
@@ -64,7 +64,7 @@ def load(config_path: str, name: str) -> own.Setup:
     if not is_name(name):
         raise unknown(config_path, name)
     agents, _problems = own.read_config(config_path)
-    path = path_of(config_path, name)
+    path = planned or path_of(config_path, name)
     try:
         text, unsafe = own.read_root_s(path)
     except OSError as error:
@@ -80,6 +80,7 @@ def load(config_path: str, name: str) -> own.Setup:
     config = agents._replace(
         slots_dir=product.slots_dir,
         entrypoint=product.entrypoint,
+        mode=config_table.ROOT,
         allow_http=allow_http,
         ca_file=ca_file or None,
         proxy=proxy or None,

@@ -59,7 +59,7 @@ def swap(
 
 
 def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:
-    descriptor, record = prepare.open_program(setup.product.entrypoint)
+    descriptor, record = prepare.open_program(setup.product, setup.product.entrypoint)
     try:
         with cancelling.later():
             return manager.adopt(setup.product, seen, record, descriptor)

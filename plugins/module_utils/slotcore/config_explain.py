@@ -11,9 +11,9 @@ Rules:
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Tuple, Union
+from typing import NamedTuple, Sequence, Tuple, Union
 
-from . import config, config_keys, toml
+from . import config, config_keys, config_scan, toml
 
 _CREDENTIALS = re.compile(r"//[^/@]*@")
 
@@ -55,6 +55,35 @@ def explain(text: Union[str, bytes, None], name: str) -> Tuple[Explained, ...]:
                 problem="; ".join(problem.text for problem in problems if config.field_of(key) in problem.keys),
             )
         )
+    return tuple(found)
+
+
+def of_rows(
+    keys: Sequence[config_keys.Key], text: Union[str, bytes, None], name: str, name_rule: str
+) -> Tuple[Explained, ...]:
+    """As ``explain``, by another table. A section that may be repeated is explained once, and each of the file's own."""
+    scanned = toml.scan(b"" if text is None else text, name)
+    values, wrong = config_scan.take(scanned, keys, name_rule)
+    current = {(one.section, one.key.name): one.value for one in values}
+    lines = {(section.name, entry.key): entry.line for section in scanned[0].sections for entry in section.entries}
+    found = []
+    for key in keys:
+        kind = key.section[:-1] if key.section.endswith("*") else ""
+        own = [section.name for section in scanned[0].sections if kind and section.name.startswith(kind)]
+        for section in own or [key.section]:
+            place = (section, key.name)
+            found.append(
+                Explained(
+                    section=section,
+                    key=key.name,
+                    meaning=key.meaning,
+                    value=config_keys.describe(key),
+                    default=_shown(key.default),
+                    current=_shown(current.get(place, key.default)),
+                    set_at="%s:%d" % (name, lines[place]) if place in current else "",
+                    problem="; ".join(one.text for one in wrong if (one.section, one.name) == place),
+                )
+            )
     return tuple(found)
 
 

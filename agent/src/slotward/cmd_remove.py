@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`slotward remove --product NAME`: give a daemon back to whoever installs it otherwise (products.md, section 2).
+
+Rules:
+- What runs goes on running. What the next start runs is there at every moment: one rename puts the program back (I1).
+- A trial must end first. Every step may be repeated; the product's file goes last, so that a cut run can be completed.
+- The slots stay, with their records, unless `--purge` is given; guard and shared units stay, other products need them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+
+from slotcore import codes, ops
+from slotward import (
+    answers,
+    cmd_setup,
+    effects,
+    executor,
+    host,
+    installed,
+    lock,
+    manager,
+    opening,
+    own,
+    packages,
+    staging,
+    systemd,
+    units,
+    unpack,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Remove a product, or say what that would change."""
+    if os.geteuid() != 0:
+        raise codes.refused(codes.NOT_ROOT, "remove takes units and links away: run it as root")
+    setup = own.asked(args)
+    if setup.is_agent:
+        text = "remove is for other products: name one with --product; the agent itself is removed as docs/operator/install.md says"
+        raise codes.refused(codes.UNKNOWN_PRODUCT, text)
+    cmd_setup.refuse_trial(manager.look(setup.product))
+    if args.check or not os.path.isdir(setup.product.slots_dir):
+        return _once(setup, args)
+    with lock.held(setup.product, "remove"):
+        seen, _done = manager.settle_now(setup.product)
+        cmd_setup.refuse_trial(seen)
+        return _once(setup, args)
+
+
+def own_files(setup: own.Setup) -> List[str]:
+    """The system files that this product alone has."""
+    shared = {f"{units.UNIT_DIR}/{name}" for name in units.SHARED_UNITS} | {f"{units.GUARD_DIR}/guard"}
+    return [file.path for file in installed.wanted(setup) if file.path not in shared]
+
+
+def _once(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
+    product = setup.product
+    files = [path for path in own_files(setup) if os.path.lexists(path)]
+    enabled = not cmd_setup.timer_due(product.name)
+    changes, left = _program(setup, args.check)
+    changes += [{"path": units.timer_of(product.name), "what": "disable"}] if enabled else []
+    changes += [{"path": path, "what": "remove"} for path in files]
+    purge = args.purge and os.path.isdir(product.slots_dir)
+    changes += [{"path": product.slots_dir, "what": "remove"}] if purge else []
+    changes += [{"path": setup.config_path, "what": "remove"}]
+    if not args.purge and os.path.isdir(product.slots_dir):
+        left.append(f"{product.slots_dir} stays, with its records: --purge removes it too")
+    if not args.check:
+        _carry_out(setup, files, enabled, purge)
+    answer: Dict[str, Any] = answers.base(product.name, "idle", changed=True)
+    answer.update(changes=changes, left=left)
+    lines = [f"{change['what']}: {change['path']}" for change in changes] + left
+    return answers.Answer(answers.DONE, answer, lines)
+
+
+def _carry_out(setup: own.Setup, files: List[str], enabled: bool, purge: bool) -> None:
+    product = setup.product
+    if enabled:
+        systemd.disable_now(units.timer_of(product.name))
+    for path in files:
+        manager.apply(product, ops.unlink_durably(os.path.dirname(path), os.path.basename(path)), "remove")
+        with contextlib.suppress(OSError):  # others have files in it
+            os.rmdir(os.path.dirname(path))
+    if files:
+        systemd.daemon_reload()
+    if purge:
+        above, name = os.path.split(product.slots_dir)
+        descriptor = os.open(above, opening.DIRECTORY)
+        try:
+            unpack.remove_tree(descriptor, name)
+        finally:
+            os.close(descriptor)
+    directory, name = os.path.split(setup.config_path)
+    manager.apply(product, ops.unlink_durably(directory, name), "remove")
+
+
+def _program(setup: own.Setup, check: bool) -> Tuple[List[Dict[str, str]], List[str]]:
+    """Put a plain file at the entrypoint, where that is our link; what that changes, and what is to be known of it."""
+    product = setup.product
+    path, left = product.entrypoint, []
+    diverted = packages.is_diverted(path)
+    state = host.read_state(product)
+    changes: List[Dict[str, str]] = []
+    if state.entrypoint == "ours" and not (diverted and os.path.lexists(path + packages.SUFFIX)):
+        changes.append({"path": path, "what": f"file of {product.program_path('current')}"})
+        if not check:
+            _put_back(product.program_path("current"), path)
+    if diverted:
+        changes.append({"path": path + packages.SUFFIX, "what": "undivert"})
+        left.append(f"the next start of {product.unit} runs {path} as its package brings it")
+        if not check:
+            packages.undivert(path)
+    return changes, left
+
+
+def _put_back(source: str, path: str) -> None:
+    descriptor = os.open(os.path.realpath(source), opening.READ)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, f"{source} is no plain file: nothing was put at {path}")
+        digest = f"/proc/self/fd/{descriptor}"
+        from slotward import prepare
+
+        sha256 = prepare.digest_of(digest)
+        temporary = path + ".tmp"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        staging.copy_verified(descriptor, temporary, found.st_size, sha256)
+        executor.sync_path(temporary)
+        os.rename(temporary, path)
+        executor.sync_path(os.path.dirname(path))
+    except OSError as error:
+        raise effects.as_retryable(error, f"put the program back at {path}") from error
+    finally:
+        os.close(descriptor)
