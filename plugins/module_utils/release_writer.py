@@ -89,12 +89,13 @@ def private_key(path: str, passphrase: Optional[str]) -> keys.PrivateKey:
 def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
     found = []
     for spec in params["artifacts"]:
-        path, platform, kind = artifacts.source(spec, params["product"], params["version"])
+        path, platform, kind, variant = artifacts.source(spec, params["product"], params["version"])
         sha256, size, head = _looked_at(path, kind, params["product"])
         refusal = program.check(path, head, platform) if kind == manifest.KINDS[0] else None
         if refusal is not None:
             raise codes.Refused(refusal)
-        found.append((path, release.artifact(params["product"], params["version"], platform, sha256, size, kind)))
+        named = (params["product"], params["version"], platform)
+        found.append((path, release.artifact(*named, sha256, size, kind, variant)))
     return found
 
 

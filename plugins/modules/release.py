@@ -74,6 +74,7 @@ options:
     description:
       - The files to release, one for each platform.
       - A file whose name does not end in its platform, C(<product>_<version>_<os>_<arch>), is given as C(FILE:os-arch).
+      - One of a variant of the build ends in C(_<variant>) besides, or is given as C(FILE:os-arch:variant).
       - A file must be a program for its platform, and its name must not be of another product or version. One whose name ends in
         C(.tar.gz) is an archive, which hosts must be able to unpack.
     type: list

@@ -95,13 +95,40 @@ def test_any_bytes_are_a_program_or_not(head: bytes) -> None:
 )
 def test_a_file_says_what_it_is_for(spec: str, path: str, platform: str, kind: str) -> None:
     """By its name, or by what is given with it."""
-    assert artifacts.source(spec, "toy", "1.1.0") == (path, platform, kind)
+    assert artifacts.source(spec, "toy", "1.1.0") == (path, platform, kind, None)
     assert kind in manifest.KINDS
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "platform", "variant"),
+    [
+        ("toy_1.1.0_linux_amd64_full", "toy_1.1.0_linux_amd64_full", "linux-amd64", "full"),
+        ("o/toy_1.1.0_linux_arm64_rk-35_8.tar.gz", "o/toy_1.1.0_linux_arm64_rk-35_8.tar.gz", "linux-arm64", "rk-35_8"),
+        ("toy:linux-arm64:rockchip", "toy", "linux-arm64", "rockchip"),
+        ("toy.tar.gz:linux-arm64:full", "toy.tar.gz", "linux-arm64", "full"),
+        ("toy_1.1.0_linux_amd64:linux-amd64:full", "toy_1.1.0_linux_amd64", "linux-amd64", "full"),
+        ("toy_1.1.0_linux_x86_64_full:linux-amd64", "toy_1.1.0_linux_x86_64_full", "linux-amd64", "full"),
+        ("toy_1.1.0_linux_amd64_full:linux-amd64:full", "toy_1.1.0_linux_amd64_full", "linux-amd64", "full"),
+        ("toy_1.1.0_linux_armv7_hf:linux-armv7_hf", "toy_1.1.0_linux_armv7_hf", "linux-armv7_hf", None),
+    ],
+)
+def test_a_file_says_of_which_variant_it_is(spec: str, path: str, platform: str, variant: Optional[str]) -> None:
+    """By what stands in its name after the platform, or by what is given after that."""
+    found = artifacts.source(spec, "toy", "1.1.0")
+    assert (found.path, found.platform, found.variant) == (path, platform, variant)
 
 
 @pytest.mark.parametrize(
     ("spec", "text"),
     [
+        (
+            "toy_1.1.0_linux_amd64_full:linux-amd64:lean",
+            "toy_1.1.0_linux_amd64_full is for full by its name, and lean is given: rename it",
+        ),
+        ("toy_1.1.0_linux_amd64:linux-arm64:full", "is for linux-amd64 by its name, and linux-arm64 is given"),
+        ("toy:linux-x86_64:full", "toy is for linux-x86_64, and no host calls itself that: write toy:linux-amd64"),
+        ("toy:linux_amd64:full", "toy is for linux_amd64, and no host calls itself that: write toy:linux-amd64"),
+        ("toy:linux-amd64:FULL", "cannot tell the platform of toy:linux-amd64:FULL: "),
         ("toy", "cannot tell the platform of toy: its name does not end in _os_arch; write toy:linux-amd64"),
         (
             "toy_1.1.0_linux_x86_64",

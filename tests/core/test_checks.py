@@ -7,7 +7,7 @@ import itertools
 import json
 import pathlib
 import re
-from typing import Callable, Dict, List, NamedTuple, Tuple, cast
+from typing import Callable, Dict, List, Mapping, NamedTuple, Tuple, cast
 
 import pytest
 from core import making
@@ -245,7 +245,7 @@ ROWS: List[Tuple[str, checks.Facts, str]] = [
     ),
     (
         "wrong-kind",
-        making.facts(GOOD, kind="tar.gz", variant="rockchip"),
+        making.facts(GOOD, kinds=("tar.gz",), variant="rockchip"),
         "the artifact toy_1.1.0_linux_amd64 is of kind binary; the slots of toy take tar.gz, variant rockchip",
     ),
     (
@@ -333,7 +333,7 @@ FAULTS = [
     Fault("below-floor", {}, {"floor": 6}, {}),
     Fault("expired", {}, {"now_s": making.EXPIRES + 1}, {}),
     Fault("no-artifact", {}, {"platform": "linux-riscv64"}, {}),
-    Fault("wrong-kind", {}, {"kind": "tar.gz"}, {}),
+    Fault("wrong-kind", {}, {"kinds": ("tar.gz",)}, {}),
     Fault("artifact-too-large", {}, {"max_bytes": 11}, {}),
     Fault("withdrawn", {}, {"trust": trusting(making.EXPIRES + 9, withdrawn=WITHDRAWN)}, {}),
     Fault("channel-not-allowed", {"channel": "beta"}, {}, {}),
@@ -605,8 +605,50 @@ def test_a_file_name_tells_its_platform(name: str, platform: str) -> None:
     assert targets.platform_of(name) == platform
 
 
+TREES = {"kinds": ("binary", "tar.gz")}
+ROCKCHIP = {"name": "toy_1.1.0_linux_amd64_rockchip", "variant": "rockchip", "sha256": "cd" * 32}
+
+
+def chosen(facts: Mapping[str, object], *artifacts: Mapping[str, object]) -> Tuple[str, str]:
+    """The artifact that a host takes, and its kind; or the refusal's code."""
+    data = signed(artifacts=[making.artifact_fields(**one) for one in artifacts])
+    target = making.target(data, **({"sha256": "cd" * 32} if facts.get("variant") else {}))
+    found = checks.check(making.facts(data, **{"target": target, **facts}))
+    return (found.code, found.text) if isinstance(found, codes.Refusal) else (found.artifact.name, found.artifact.kind)
+
+
+def test_a_tree_takes_an_archive_or_a_program() -> None:
+    """Products.md, section 3: layout `versions` takes both kinds, `ab` a program alone."""
+    assert chosen(TREES, {"kind": "tar.gz"}) == ("toy_1.1.0_linux_amd64", "tar.gz")
+    assert chosen(TREES, {}) == ("toy_1.1.0_linux_amd64", "binary")
+    assert chosen({}, {"kind": "tar.gz"})[0] == "wrong-kind"
+    code, text = chosen({**TREES, "variant": "full"}, {"sha256": "cd" * 32})
+    assert code == "wrong-kind"
+    assert text.endswith("the slots of toy take binary or tar.gz, variant full")
+
+
+def test_a_host_takes_its_variant_and_no_other() -> None:
+    """By the name with the variant after it, or by the field alone under the name of old; there is no default."""
+    both: Tuple[Mapping[str, object], ...] = ({}, ROCKCHIP)
+    assert chosen({"variant": "rockchip"}, *both) == ("toy_1.1.0_linux_amd64_rockchip", "binary")
+    assert chosen({}, *both) == ("toy_1.1.0_linux_amd64", "binary")
+    assert chosen({"variant": "rockchip"}, {**ROCKCHIP, "name": "toy_1.1.0_linux_amd64"})[1] == "binary"
+    assert chosen({"variant": "full"}, ROCKCHIP)[0] == "wrong-kind"
+    assert chosen({"variant": "rockchip"}, {**ROCKCHIP, "name": "toy_1.1.0_linux_amd64_full"})[0] == "no-artifact"
+    assert "lists no toy_1.1.0_linux_amd64_full with" in chosen({"variant": "full"}, {})[1]
+
+
+def test_of_equal_bytes_the_hosts_own_variant_counts() -> None:
+    """Two variants may be one file: neither name nor order decides then."""
+    full = {**ROCKCHIP, "name": "toy_1.1.0_linux_amd64_full", "variant": "full"}
+    for two in ((full, ROCKCHIP), (ROCKCHIP, full)):
+        assert chosen({"variant": "rockchip"}, *two) == ("toy_1.1.0_linux_amd64_rockchip", "binary")
+
+
 def test_artifact_names_are_made_from_the_platform() -> None:
-    """One dash of the platform becomes an underscore."""
+    """One dash of the platform becomes an underscore; a variant comes after it."""
+    assert checks.artifact_name("toy", "1.0.0", "linux-amd64", "full") == "toy_1.0.0_linux_amd64_full"
+    assert checks.artifact_name("toy", "1.0.0", "linux-amd64", "") == "toy_1.0.0_linux_amd64"
     assert checks.artifact_name("my-toy", "1.0.0-rc.1", "linux-amd64") == "my-toy_1.0.0-rc.1_linux_amd64"
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from slotcore import ops
+from slotcore import ops, records
 
 
 def test_P1_a_record_is_written_synced_renamed_and_its_directory_synced_in_that_order() -> None:
@@ -23,6 +23,18 @@ def test_P1_a_copy_follows_the_same_order() -> None:
         ops.Sync("/s/b.tmp"),
         ops.Rename("/s/b.tmp", "/s/b"),
         ops.SyncDir("/s"),
+    )
+
+
+def test_P1_a_tree_gets_its_name_when_all_of_it_is_durable_and_its_listing_comes_last() -> None:
+    """What lay there goes first; the operation that unpacks syncs what it writes."""
+    record = records.SlotRecord("1.0.0", 1, "ab", 3)
+    assert ops.unpack_durably("/s/versions/1.0.0", "staged", record, "tar.gz") == (
+        ops.Discard("/s/versions/1.0.0"),
+        ops.Unpack("/s/versions/1.0.0", "staged", record, "tar.gz"),
+        ops.Rename("/s/versions/1.0.0.partial", "/s/versions/1.0.0"),
+        ops.Rename("/s/versions/1.0.0.json.partial", "/s/versions/1.0.0.json"),
+        ops.SyncDir("/s/versions"),
     )
 
 

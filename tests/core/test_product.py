@@ -14,6 +14,15 @@ def test_names_are_joined_to_the_slots_directory() -> None:
     assert probe.path("current") == "/opt/slotward/probe/current"
 
 
+def test_a_slot_of_layout_versions_is_a_link_to_a_tree_with_the_program_at_its_top() -> None:
+    """Products.md, section 3; with layout `ab` the slot itself is the program."""
+    probe = products.Product("probe", "probe.service", "/usr/local/bin/probe", "/s", program="probed")
+    assert (probe.program_path("a"), probe.program_path("current")) == ("/s/a", "/s/current")
+    trees = probe._replace(layout=products.VERSIONS)
+    assert (trees.program_path("a"), trees.program_path("current")) == ("/s/a/probed", "/s/current/probed")
+    assert (trees.tree("1.0.0"), products.tree_of("1.0.0")) == ("/s/versions/1.0.0", "versions/1.0.0")
+
+
 @pytest.mark.parametrize("slot", products.SLOTS)
 def test_the_other_slot_is_the_one_that_this_is_not(slot: str) -> None:
     """There are two slots, and each is the other one's other."""

@@ -14,7 +14,8 @@ import platform
 import time
 from typing import Optional
 
-from slotcore import checks, clocks, codes, records, settle, standing, status, trust, trust_record
+from slotcore import checks, clocks, codes, manifest, records, settle, standing, status, trust, trust_record
+from slotcore import product as products
 from slotward import host, own
 
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -35,7 +36,7 @@ def facts_of(
     return checks.Facts(
         target=target,
         product=product.name,
-        platform=this_platform(),
+        platform=product.platform or this_platform(),
         running_version=running,
         floor=status.floor_of(product, state),
         failed={entry.version: (entry.code, entry.why) for entry in update.failed},
@@ -47,6 +48,8 @@ def facts_of(
         server_s=server_s,
         trust=state.trust or trust_record.Trust(),
         least_floor=product.least_floor,
+        kinds=manifest.KINDS if product.layout == products.VERSIONS else manifest.KINDS[:1],
+        variant=product.variant or None,
     )
 
 

@@ -118,8 +118,8 @@ class _Meter:
 
 
 def _measured(args: argparse.Namespace, spec: str) -> Tuple[str, manifest.Artifact]:
-    """An artifact's path and its entry, from ``FILE`` or ``FILE:os-arch``, once it was looked at."""
-    path, platform, kind = artifacts.source(spec, args.product, args.version)
+    """An artifact's path and its entry, from ``FILE[:os-arch[:variant]]``, once it was looked at."""
+    path, platform, kind, variant = artifacts.source(spec, args.product, args.version)
     meter = _Meter(path)
     if kind == manifest.KINDS[1]:
         _check_archive(path, meter, args)
@@ -128,14 +128,14 @@ def _measured(args: argparse.Namespace, spec: str) -> Tuple[str, manifest.Artifa
         refusal = program.check(path, meter.head, platform)
         if refusal is not None:
             raise codes.refused(refusal.code, f"{refusal.text}; --no-program-check takes it all the same")
-    said = "" if kind == manifest.KINDS[0] else f", {kind}"
+    said = ("" if kind == manifest.KINDS[0] else f", {kind}") + (f", variant {variant}" if variant else "")
     release_say.say(f"{path}: {meter.size} bytes, {platform}{said}")
     if platform not in artifacts.HOSTS:
         hosts = " and ".join(artifacts.HOSTS)
         release_say.say(
             f"warning: {path}: the agent is made for hosts that call themselves {hosts}; none of them takes a file for {platform}"
         )
-    return path, release.artifact(args.product, args.version, platform, sha256, meter.size, kind)
+    return path, release.artifact(args.product, args.version, platform, sha256, meter.size, kind, variant)
 
 
 def _check_archive(path: str, meter: _Meter, args: argparse.Namespace) -> None:

@@ -176,15 +176,15 @@ def _not_expired(facts: Facts, body: manifest.Manifest) -> Optional[str]:
 def _artifact_listed(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     if _artifacts(facts, body):
         return None
-    name = artifact_name(facts.product, body.version, facts.platform)
+    name = artifact_name(facts.product, body.version, facts.platform, facts.variant)
     return "the manifest lists no %s with the release sha256" % name
 
 
 def _artifact_kind(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     one = _artifacts(facts, body)[0]
-    if (one.kind, one.variant) == (facts.kind, facts.variant):
+    if one.kind in facts.kinds and one.variant == facts.variant:
         return None
-    found, taken = _kind(one.kind, one.variant), _kind(facts.kind, facts.variant)
+    found, taken = _kind(one.kind, one.variant), _kind(" or ".join(facts.kinds), facts.variant)
     return "the artifact %s is of kind %s; the slots of %s take %s" % (one.name, found, facts.product, taken)
 
 
@@ -198,9 +198,9 @@ def _artifact_size(facts: Facts, body: manifest.Manifest) -> Optional[str]:
 
 
 def _artifacts(facts: Facts, body: manifest.Manifest) -> Tuple[manifest.Artifact, ...]:
-    """The file for this host; names are distinct, so there is at most one."""
-    wanted = (artifact_name(facts.product, body.version, facts.platform), facts.platform, facts.target.sha256)
-    return tuple(one for one in body.artifacts if (one.name, one.platform, one.sha256) == wanted)
+    """The files with the target's bytes that are named for this platform, the one for this host's variant first."""
+    found = sorted(target.named_for(body, facts.platform), key=lambda one: one.variant != facts.variant)
+    return tuple(one for one in found if one.sha256 == facts.target.sha256)
 
 
 POLICY_CHECKS: Tuple[TargetCheck, ...] = (

@@ -35,9 +35,10 @@ class Facts(NamedTuple):
     threshold: int
     now_s: int
     max_bytes: int = MAX_ARTIFACT
-    kind: str = manifest.KINDS[0]
-    """The kind of artifact that the product's slots hold."""
+    kinds: Tuple[str, ...] = manifest.KINDS[:1]
+    """The kinds of artifact that the product's slots hold."""
     variant: Optional[str] = None
+    """The variant of a build that this host takes; None: the one that is of none."""
     policy: products.Policy = products.Policy()
     newest_issued: int = 0
     server_s: int = 0

@@ -174,6 +174,11 @@ def is_platform(text: str) -> bool:
     return _PLATFORM.fullmatch(text) is not None
 
 
+def is_variant(text: str) -> bool:
+    """True when `text` may name a variant of a build."""
+    return _VARIANT.fullmatch(text) is not None
+
+
 def _check_whole(body: Manifest) -> None:
     """Rules that need more than one field."""
     if body.expires_at <= body.issued_at:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Tuple, Union
 
+from . import records
+
 
 class Write(NamedTuple):
     """Write a new file, replacing a leftover of the same (temporary) name; the mode holds under any umask."""
@@ -28,6 +30,25 @@ class Copy(NamedTuple):
     source: str
     sha256: str
     size: int
+
+
+class Discard(NamedTuple):
+    """Remove a tree and its listing: the listing first, and durably, so that what is half gone proves nothing."""
+
+    path: str
+
+
+class Unpack(NamedTuple):
+    """Make the tree `<path>.partial` of `source` (see the plan), and its listing `<path>.json.partial`, both durable.
+
+    Refuses other bytes than the record's. What lies under these names is replaced, `path` itself is not touched.
+    """
+
+    path: str
+    source: str
+    record: records.SlotRecord
+    kind: str
+    """The artifact's kind; "" when nobody says: then its first bytes do."""
 
 
 class Append(NamedTuple):
@@ -95,7 +116,9 @@ class RestartHelper(NamedTuple):
     """Restart the helper's unit alone, in the same way: only its link has moved."""
 
 
-Operation = Union[Write, Copy, Append, Sync, SyncDir, Link, Rename, Claim, Unlink, Check, Arm, Restart, RestartHelper]
+Operation = Union[
+    Write, Copy, Discard, Unpack, Append, Sync, SyncDir, Link, Rename, Claim, Unlink, Check, Arm, Restart, RestartHelper
+]
 Plan = Tuple[Operation, ...]
 
 
@@ -122,6 +145,21 @@ def copy_durably(path: str, source: str, sha256: str, size: int) -> Plan:
         Copy(temporary, source, sha256, size),
         Sync(temporary),
         Rename(temporary, path),
+        SyncDir(directory_of(path)),
+    )
+
+
+PARTIAL = ".partial"
+LISTING = ".json"
+
+
+def unpack_durably(path: str, source: str, record: records.SlotRecord, kind: str) -> Plan:
+    """The tree `path` and its listing, whatever lay there before; the name comes when all is durable below it."""
+    return (
+        Discard(path),
+        Unpack(path, source, record, kind),
+        Rename(path + PARTIAL, path),
+        Rename(path + LISTING + PARTIAL, path + LISTING),
         SyncDir(directory_of(path)),
     )
 

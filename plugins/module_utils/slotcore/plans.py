@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional, Sequence
 
-from . import codes, links, ops, recording, records, trust_plans
+from . import codes, filling, links, listings, ops, recording, records, trust_plans
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -38,28 +38,18 @@ def free_slot(state: settles.State) -> str:
     raise AssertionError(f"no slot is free: current is {state.current}, good is {state.good}")
 
 
-def _fill(
-    product: products.Product, state: settles.State, slot: str, record: records.SlotRecord, source: str
-) -> ops.Plan:
-    kept = {name: entry for name, entry in state.slots.items() if name != slot}
-    cleared = recording.write(
-        product, recording.SLOTS, records.render_slots(kept)
-    )  # its copy may name more, after a cut
-    filled = dict(kept)
-    filled[slot] = record
-    return (
-        cleared
-        + ops.copy_durably(product.path(slot), source, record.sha256, record.size)
-        + recording.write(product, recording.SLOTS, records.render_slots(filled))
-    )
-
-
 def plan_relink(product: products.Product) -> ops.Plan:
-    """Make the entrypoint a link to `current`; what stood there is replaced in one rename."""
-    return ops.link_durably(product.entrypoint, product.path("current"))
+    """Make the entrypoint a link to the program of `current`; what stood there is replaced in one rename."""
+    return ops.link_durably(product.entrypoint, product.program_path("current"))
 
 
-def plan_adopt(product: products.Product, state: settles.State, record: records.SlotRecord, source: str) -> ops.Plan:
+def plan_adopt(
+    product: products.Product,
+    state: settles.State,
+    record: records.SlotRecord,
+    source: str,
+    kept: Optional[listings.Listing] = None,
+) -> ops.Plan:
     """Take the file that starts today (or is being installed) into a slot, make it good and current, then relink.
 
     Not in use yet: `good` and the records come before `current`, whose existence means "in use".
@@ -73,7 +63,7 @@ def plan_adopt(product: products.Product, state: settles.State, record: records.
     leftovers = ops.unlink_durably(product.slots_dir, *settles.TRIAL_NAMES, *links.ways_back(product)) if left else ()
     return (
         leftovers
-        + _fill(product, state, slot, record, source)
+        + filling.plan_fill(product, state, slot, record, filling.Source(source, kept=kept))
         + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
         + links.plan_starts(product, slot)
@@ -82,13 +72,17 @@ def plan_adopt(product: products.Product, state: settles.State, record: records.
 
 
 def plan_stage(
-    product: products.Product, state: settles.State, record: records.SlotRecord, newest_issued: int
+    product: products.Product,
+    state: settles.State,
+    record: records.SlotRecord,
+    newest_issued: int,
+    source: Optional[filling.Source] = None,
 ) -> ops.Plan:
-    """Put verified bytes into the free slot and look at them there; nothing that starts is touched."""
+    """Put verified bytes into the free slot; nothing that starts is touched."""
     slot = free_slot(state)
     update = state.update._replace(newest_issued=max(state.update.newest_issued, newest_issued))
     noted = () if update == state.update else recording.write(product, recording.UPDATE, records.render_update(update))
-    return noted + _fill(product, state, slot, record, STAGED)
+    return noted + filling.plan_fill(product, state, slot, record, source or filling.Source(STAGED))
 
 
 def plan_swap(

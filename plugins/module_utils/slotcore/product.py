@@ -4,7 +4,8 @@
 Rules:
 - Nothing in this package knows the name of a product; every function takes a Product.
 - Paths are absolute strings, joined with "/"; this package never touches them.
-- A slot is a file named by its slot beside the links (node.md, section 2).
+- A slot is a file named by its slot beside the links (node.md, section 2), or a link of that name to a tree
+  (products.md, section 3).
 """
 
 from __future__ import annotations
@@ -111,6 +112,8 @@ class Confirming(NamedTuple):
 
 
 AB, VERSIONS = "ab", "versions"
+TREES = "versions"
+"""The directory of the trees, beside the links."""
 PINS, DIGEST = "pins", "digest"
 CURRENT, PREVIOUS = "current", "previous"
 
@@ -185,9 +188,18 @@ class Product(NamedTuple):
         path = self.path(slot)
         return path + "/" + self.program if self.layout == VERSIONS else path
 
+    def tree(self, version: str) -> str:
+        """The directory of a release's tree."""
+        return self.path(tree_of(version))
+
     def path(self, name: str) -> str:
         """The path of a link, slot or record in the slots directory."""
         return self.slots_dir + "/" + name
+
+
+def tree_of(version: str) -> str:
+    """What a slot's link to the tree of that release names."""
+    return TREES + "/" + version
 
 
 def other_slot(slot: str) -> str:

@@ -10,18 +10,12 @@ Rules:
 from __future__ import annotations
 
 import json
-import re
-from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
-from . import codes
 from . import product as products
+from . import reading
 
-SPEC = 1
-MAX_BYTES = 1 << 20
-MAX_INT = 2**53 - 1
-MAX_TEXT = 4096
-
-_HEX64 = re.compile(r"[0-9a-f]{64}")
+SPEC, MAX_BYTES, MAX_INT, MAX_TEXT = reading.SPEC, reading.MAX_BYTES, reading.MAX_INT, reading.MAX_TEXT
 
 
 class SlotRecord(NamedTuple):
@@ -76,63 +70,8 @@ class Update(NamedTuple):
 Slots = Dict[str, SlotRecord]
 
 
-def broken(name: str, why: str) -> NoReturn:
-    """Raise that the record `name` cannot be believed."""
-    raise codes.BrokenRecord(name, why)
-
-
-def _pairs(name: str) -> Any:
-    def hook(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            broken(name, "a key stands in it twice")
-        return found
-
-    return hook
-
-
-def load(data: bytes, name: str, fields: Tuple[str, ...]) -> Dict[str, Any]:
-    """The object in a record's bytes, with exactly `spec` and these fields."""
-    if len(data) > MAX_BYTES:
-        broken(name, f"it is {len(data)} bytes; at most {MAX_BYTES} are read")
-    try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_pairs(name))
-    except (ValueError, RecursionError) as error:
-        broken(name, f"it is not JSON: {error}")
-    return object_of(value, name, "the record", ("spec", *fields), spec=True)
-
-
-def object_of(value: Any, name: str, what: str, fields: Tuple[str, ...], spec: bool = False) -> Dict[str, Any]:
-    """`value`, which must be an object with exactly these fields; `what` it is, for the complaint."""
-    if not isinstance(value, dict):
-        broken(name, f"{what} is not an object")
-    if spec and value.get("spec") != SPEC:
-        broken(name, f"its spec is {value.get('spec')!r}; this version reads {SPEC}")
-    if set(value) != set(fields):
-        odd = sorted(set(value) ^ set(fields))
-        broken(name, f"{what} has other fields than {', '.join(fields)}: {', '.join(map(str, odd))}")
-    return value
-
-
-def number(value: Any, name: str, what: str) -> int:
-    """`value`, which must be a whole number that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT:
-        broken(name, f"{what} is {value!r}, not a number from 0 to {MAX_INT}")
-    return int(value)
-
-
-def text(value: Any, name: str, what: str) -> str:
-    """`value`, which must be a text of bounded length."""
-    if not isinstance(value, str) or len(value) > MAX_TEXT:
-        broken(name, f"{what} is not a text of at most {MAX_TEXT} characters")
-    return str(value)
-
-
-def digest(value: Any, name: str, what: str) -> str:
-    """`value`, which must be a SHA-256 in hexadecimal."""
-    if not isinstance(value, str) or _HEX64.fullmatch(value) is None:
-        broken(name, f"{what} is not 64 hexadecimal digits")
-    return value
+broken, load, object_of = reading.broken, reading.load, reading.object_of
+number, text, digest = reading.number, reading.text, reading.digest
 
 
 def parse_slots(data: bytes, name: str) -> Slots:
@@ -142,16 +81,21 @@ def parse_slots(data: bytes, name: str) -> Slots:
         broken(name, f"slots is not an object of {' and '.join(products.SLOTS)}")
     found: Slots = {}
     for slot, value in slots.items():
-        entry = object_of(value, name, f"slot {slot}", SlotRecord._fields)
-        found[slot] = SlotRecord(
-            version=text(entry["version"], name, f"slot {slot}'s version"),
-            sequence=number(entry["sequence"], name, f"slot {slot}'s sequence"),
-            sha256=digest(entry["sha256"], name, f"slot {slot}'s sha256"),
-            size=number(entry["size"], name, f"slot {slot}'s size"),
-            expires_at=number(entry["expires_at"], name, f"slot {slot}'s expires_at"),
-            channel=text(entry["channel"], name, f"slot {slot}'s channel"),
-        )
+        found[slot] = slot_record(value, name, f"slot {slot}")
     return found
+
+
+def slot_record(value: Any, name: str, what: str) -> SlotRecord:
+    """`value`, which must be the record of one release's bytes."""
+    entry = object_of(value, name, what, SlotRecord._fields)
+    return SlotRecord(
+        version=text(entry["version"], name, f"{what}'s version"),
+        sequence=number(entry["sequence"], name, f"{what}'s sequence"),
+        sha256=digest(entry["sha256"], name, f"{what}'s sha256"),
+        size=number(entry["size"], name, f"{what}'s size"),
+        expires_at=number(entry["expires_at"], name, f"{what}'s expires_at"),
+        channel=text(entry["channel"], name, f"{what}'s channel"),
+    )
 
 
 def _parse_failed(value: Any, name: str) -> Failed:

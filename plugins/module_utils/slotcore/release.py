@@ -36,10 +36,17 @@ def directory(product: str, version: str) -> str:
 
 
 def artifact(
-    product: str, version: str, platform: str, sha256: str, size: int, kind: str = manifest.KINDS[0]
+    product: str,
+    version: str,
+    platform: str,
+    sha256: str,
+    size: int,
+    kind: str = manifest.KINDS[0],
+    variant: Optional[str] = None,
 ) -> manifest.Artifact:
     """The entry of what a host of `platform` runs; its name is the same for every kind, as hosts look for it."""
-    return manifest.Artifact(target.artifact_name(product, version, platform), platform, sha256, size, kind)
+    name = target.artifact_name(product, version, platform, variant)
+    return manifest.Artifact(name, platform, sha256, size, kind, variant)
 
 
 def key(public: keys.PublicKey) -> manifest.Key:

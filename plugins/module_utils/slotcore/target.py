@@ -6,13 +6,13 @@ Rules:
 * A target has exactly its fields, all strings; ``signature`` is the published manifest as text. Only ``channel``, the
   channel that is asked for, may be left out.
 * The digest may be written in capitals; from here on it is lower case.
-* The file that a host runs is named ``<product>_<version>_<os>_<arch>``.
+* The file that a host runs is named ``<product>_<version>_<os>_<arch>``; that of a variant may have ``_<variant>`` after it.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 
 from . import codes, fields, manifest
 
@@ -51,9 +51,20 @@ def parse(data: bytes) -> Target:
     return target._replace(sha256=target.sha256.lower())
 
 
-def artifact_name(product: str, version: str, platform: str) -> str:
-    """The name of the file that a host of `platform` (``os-arch``) runs."""
-    return "%s_%s_%s" % (product, version, platform.replace("-", "_", 1))
+def artifact_name(product: str, version: str, platform: str, variant: Optional[str] = None) -> str:
+    """The name of the file that a host of `platform` (``os-arch``) runs, and of that variant."""
+    name = "%s_%s_%s" % (product, version, platform.replace("-", "_", 1))
+    return "%s_%s" % (name, variant) if variant else name
+
+
+def named_for(body: manifest.Manifest, platform: str) -> Tuple[manifest.Artifact, ...]:
+    """The artifacts that a release has for this platform, each by its name too; which variant a host takes is its own matter."""
+    named = (body.product, body.version, platform)
+    return tuple(
+        one
+        for one in body.artifacts
+        if one.platform == platform and one.name in (artifact_name(*named), artifact_name(*named, one.variant))
+    )
 
 
 def platform_of(name: str) -> Optional[str]:
