@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     good = [setup for setup in setups if isinstance(setup, own.Setup)]
     shown = systemd.show_each([setup.product.unit for setup in good], ("ActiveState", "SubState", "MainPID", "Job"))
     units = {setup.product.unit: status.unit_of(found) for setup, found in zip(good, shown)}
-    listed = [_broken(*one) if isinstance(one, tuple) else _line(one, units[one.product.unit]) for one in setups]
+    listed = [_line(one, units[one.product.unit]) if isinstance(one, own.Setup) else _broken(*one) for one in setups]
     answer = answers.base(build_info.NAME, "idle")
     answer["products"] = listed
     return answers.Answer(answers.DONE, answer, [_said(one) for one in listed])

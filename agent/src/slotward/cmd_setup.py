@@ -153,7 +153,7 @@ def write_system_files(
             plan = ops.write_durably(file.path, file.text.encode("utf-8"), file.mode)
             manager.apply(product, plan, "setup")
     alone = [file.path for file in wanted if os.path.dirname(file.path) == units.UNIT_DIR and "@" not in file.path]
-    problems = systemd.verify(alone) if due else ()
+    problems = systemd.verify(alone) if due and alone else ()
     if problems:
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"systemd does not take the units: {'; '.join(problems)[:600]}")
 
