@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 
 import pytest
-from support import broken, releases
+from support import broken, modes, releases
 from support import node as nodes
 
 pytestmark = pytest.mark.every_mode
@@ -52,7 +52,10 @@ def seconds_to_go_back(node: nodes.Node) -> float:
 def test_a_look_refuses_it_before_the_switch(
     node: nodes.Node, shop: releases.Workshop, kind: broken.Broken, v110: releases.Release
 ) -> None:
-    """Refused with its code, remembered as failed, and the daemon never noticed."""
+    """Refused with its code, remembered as failed, and the daemon never noticed.
+
+    In start mode root looks when the daemon starts: a request costs one start, and one that is refused at once costs none.
+    """
     bad = release_of(shop, kind)
     before = node.unit()
     answer = node.begin(bad)
@@ -61,10 +64,16 @@ def test_a_look_refuses_it_before_the_switch(
     assert [(entry["version"], entry["code"]) for entry in state["failed"]] == [(bad.version, kind.code)]
     assert (state["trial"], node.link("current"), node.link("good")) == (None, "a", "a")
     assert answer.json["retry"] == f"slotward update --clear-failed {bad.version}"
+    node.waits(lambda: (node.unit().active, node.running()) == ("active", "1.0.0"), 15, "the old version runs")
+    looked = node.unit()
+    if node.mode.name == modes.START:
+        assert looked == before._replace(main_pid=looked.main_pid, restarts=before.restarts + 1)
+    else:
+        assert looked == before
     again = node.begin(bad)
     assert (again.exit, again.code) == (3, "failed-before"), again
     assert again.message == f"slotward {bad.version} did not start; running 1.0.0 ({answer.message})"
-    assert node.unit() == before
+    assert node.unit() == looked
     assert node.slotward("update", "--clear-failed", bad.version).json["cleared"] == [bad.version]
     assert node.update()["failed"] == []
     node.upgraded(v110)
