@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     cmd_setup.refuse_trial(manager.look(setup.product))
     if args.check:
         return _once(setup, args, missing)
+    _work(setup, host.read_state(setup.product), args)  # a refusal leaves nothing behind
     for path in directories(setup):
         staging.make_parents(os.path.dirname(path))
         if path in missing:
