@@ -125,9 +125,9 @@ def _empty(group: pathlib.Path, timeout_s: float = 30) -> None:
     """Kill what is left in a group of ours, and remove it."""
     deadline = time.monotonic() + timeout_s
     while group.is_dir():
-        for procs in group.rglob("cgroup.procs"):
+        for directory, _directories, _files in os.walk(group):  # groups go away while they are looked at
             with contextlib.suppress(OSError):
-                members = [int(pid) for pid in procs.read_text(encoding="ascii").split()]
+                members = [int(pid) for pid in pathlib.Path(directory, "cgroup.procs").read_text("ascii").split()]
                 for member in process.identify_all(pid for pid in members if pid > 0):
                     process.kill(member)
         for directory, _directories, _files in os.walk(group, topdown=False):
