@@ -102,10 +102,10 @@ def built_in(path: str) -> Tuple[str, int]:
 
 
 def open_program(product: products.Product, path: str) -> Tuple[int, records.SlotRecord]:
-    """A descriptor of a program that root may take into a slot, and what the bytes behind it say they are."""
+    """A descriptor of a program (a link at the entrypoint is followed), and what it says it is, asked by the name given."""
     from slotward import adoption
 
-    descriptor = adoption.open_adoptable(path)
+    descriptor = adoption.open_adoptable(os.path.realpath(path) if path == product.entrypoint else path)
     here = f"/proc/self/fd/{descriptor}"
     version, sequence = said_of(product, here, path)
     return descriptor, records.SlotRecord(version, sequence, digest_of(here), os.fstat(descriptor).st_size)

@@ -103,11 +103,11 @@ def _work(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Wo
     sound = state.in_use and not host.damage(product, state)
     if state.entrypoint == "ours" and sound:
         return Work("nothing")
-    if state.entrypoint == "elsewhere":
-        text = f"{product.entrypoint} is a link to somewhere else, or no file: set entrypoint in {setup.config_path}, or remove it"
-        raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, text)
-    if state.entrypoint == "file":
+    if state.entrypoint == "file" or (state.entrypoint == "elsewhere" and os.path.isfile(product.entrypoint)):
         return _adoption(setup, args)
+    if state.entrypoint == "elsewhere":
+        text = f"{product.entrypoint} leads to no file: set entrypoint in {setup.config_path}, or remove it"
+        raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, text)
     if sound and args.source is None:
         return Work("relink")
     if args.source is None:
@@ -117,11 +117,13 @@ def _work(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Wo
 
 
 def _adoption(setup: own.Setup, args: argparse.Namespace) -> Work:
+    """The file at the entrypoint, or the one that a link there leads to: packages give one program several names."""
     path = setup.product.entrypoint
     if not (args.adopt or setup.product.adopt):
+        what = f"a link to {os.path.realpath(path)}" if os.path.islink(path) else "a plain file"
         raise codes.refused(
             codes.ADOPT_NEEDS_CONSENT,
-            f"{path} is a plain file, placed by hand, a package or a script: it would be copied into a slot "
+            f"{path} is {what}, placed by hand, a package or a script: it would be copied into a slot "
             f"and replaced by a link to {setup.product.program_path('current')}; agree with --adopt or [update] adopt = true",
         )
     found = packages.owner(path)
