@@ -4,9 +4,9 @@
 
 Rules:
 
-* What happened is read from the host after connecting anew, never from whether a call came back (field case S8).
-* The trial's id is chosen here, so that a lost answer does not lose the trial.
-* Success is `confirmed` or `current`. Every other end says its code, its reason and the way out, and within a bound.
+* A release is named by itself, by a target, or for a product with a source by its version alone; then the host knows where it is.
+* Success is `confirmed` or `current`. A hold, and a release that waits for an operator's word, are no failures. Every other end says
+  its code, its reason and the way out, and within a bound.
 * One step is one command of the agent: the fewer things between a switch and its confirmation, the shorter the trial.
 """
 
@@ -14,20 +14,15 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, upgrade_options
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
-from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, releases, remote, trusting
+from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, releases, remote, trials, trusting
 from ansible_collections.slotward.fleet.plugins.plugin_utils import stones as stepping
 
-SWAP_BOUND_S = 120.0
-ASK_MARGIN_S = 30.0
-ASK_BOUND_S = 60.0
 
-
-class ActionModule(remote.RemoteAction):
+class ActionModule(trials.TrialAction):
     """One host's way to a release."""
 
     TRANSFERS_FILES = False  # a directory is made when there is a file to push, not before the first word
@@ -40,6 +35,8 @@ class ActionModule(remote.RemoteAction):
             argument_spec=upgrade_options.UPGRADE_OPTIONS,
             mutually_exclusive=upgrade_options.EXCLUSIVE,
             required_one_of=upgrade_options.ONE_OF,
+            required_by=upgrade_options.REQUIRED_BY,
+            required_if=upgrade_options.REQUIRED_IF,
         )[1]
         product = (args["target"] or {}).get("product") or args["product"]
         try:
@@ -60,12 +57,17 @@ class ActionModule(remote.RemoteAction):
     def _read_target(self, args: Dict[str, Any]) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
         """The target to send and its stepping stones, read from the release when they were not given."""
         url = args["url"]
-        if not args["target"]:
+        if args["release"] and args["sha256"]:
+            found = releases.by_digest(args["release"], args["sha256"], args["product"], args["version"], url)
+            return found["target"], []
+        if args["release"]:
             product = args["product"] if "product" in self._task.args else None
             pins, threshold = args["pins"] or (), args["threshold"]
             release = releases.read(args["release"], pins, threshold, product, args["version"])
             beside = stepping.find(release, pins, threshold)
             return releases.target(release, url), [stepping.target(release, one, url) for one in beside]
+        if not args["target"]:
+            return flow.named(args["product"], args["version"]), []
         target: Dict[str, Any] = dict(args["target"])
         if args["version"] and target["version"] != args["version"]:
             text = "the target is %s %s, not %s" % (target["product"], target["version"], args["version"])
@@ -81,7 +83,7 @@ class ActionModule(remote.RemoteAction):
         result = self._one(target, platform)
         if result["code"] != codes.BELOW_MIN_FROM or not stones:
             return result
-        node = self._node()
+        node = self.node()
         way = flow.way(node, target, stones)
         if isinstance(way, codes.Refusal):
             return dict(result, reason=way.text, msg=way.text)
@@ -101,67 +103,46 @@ class ActionModule(remote.RemoteAction):
         self, target: Dict[str, Any], platform: str, trial_id: Optional[str] = None, push: bool = False
     ) -> Dict[str, Any]:
         """One release: what would be done, staged, or switched to and seen through."""
-        told = ansible_glue.word_for(target, platform)
-        if self._params["push"]:
-            told = dict(told, url="")  # what is pushed is looked for at no address, not even by prepare
-        word = json.dumps(told)
+        trial_id = trial_id or self._params["id"] or os.urandom(8).hex()
+        if target["version"] is None:
+            return self._apply(target, trial_id)
+        which, word = self._which(target, platform)
         permit = ["--permit", self.push(self._params["permit"], "permit.json")] if self._params["permit"] else []
         if self._task.check_mode:
-            return self._planned(target, word, permit)
-        words = flow.words(self._params) + permit + remote.server_time()
+            return self._planned(target, which, word, permit)
+        words = flow.words(self._params, which) + permit + remote.server_time()
         if self._params["push"] or push:
-            plan = self._planned(target, word, permit)
+            plan = self._planned(target, which, word, permit)
             if plan["failed"] and plan["code"] != codes.TRIAL_PENDING:
                 return plan
             if plan["artifact"]:
                 words += ["--src", self.push_artifact(target, platform)]
         if self._params["stage_only"]:
             return flow.staged(self._params, target, self.agent(self._params, [*words, "--stage-only"], word))
-        return self._switch(target, [*words, "--no-wait"], word, trial_id or self._params["id"] or os.urandom(8).hex())
+        result = self.switch(target, [*words, "--no-wait"], word, trial_id)
+        if result["code"] == codes.STAGED_MANUAL and self._params["apply"]:
+            return self._apply(target, trial_id)
+        return result
 
-    def _planned(self, target: Dict[str, Any], word: str, permit: List[str]) -> Dict[str, Any]:
+    def _which(self, target: Dict[str, Any], platform: str) -> Tuple[List[str], str]:
+        """How the release is named on the command line, and what goes to its standard input."""
+        if flow.is_named(target):
+            return trials.directions(self._params), ""
+        told = ansible_glue.word_for(target, platform)
+        if self._params["push"]:
+            told = dict(told, url="")  # what is pushed is looked for at no address, not even by prepare
+        if self._params["channel"]:
+            told = dict(told, channel=self._params["channel"])
+        return ["--target", "-"], json.dumps(told)
+
+    def _planned(self, target: Dict[str, Any], which: List[str], word: str, permit: List[str]) -> Dict[str, Any]:
         """What prepare answers."""
-        words = ["prepare", *flow.words(dict(self._params, smoke=True))[1:], *permit, *remote.server_time()]
+        words = ["prepare", *flow.words(dict(self._params, smoke=True), which)[1:], *permit, *remote.server_time()]
         return flow.planned(self._params, target, self.agent(self._params, words, word))
 
-    def _switch(self, target: Dict[str, Any], words: List[str], word: str, trial_id: str) -> Dict[str, Any]:
-        """Begin the trial, or find the one that an interrupted run began, and see it through."""
-        try:
-            answer = self.agent(self._params, [*words, "--id", trial_id], word, SWAP_BOUND_S)
-            begun = flow.begun(self._params, target, answer)
-        except remote.Lost as error:
-            begun = flow.lost(target, trial_id, str(error))
-        if begun["code"] == codes.TRIAL_PENDING:
-            begun = flow.resumed(begun, self._node(), target)
-        if begun["state"] != flow.TRIAL and not flow.is_lost(begun):
-            return begun
-        if not self._params["confirm"]:
-            return flow.merged(begun, begun, 0) if flow.is_lost(begun) else begun
-        return self._see_through(target, begun)
-
-    def _node(self) -> Dict[str, Any]:
-        """What the host says of its state."""
-        return self.agent(self._params, ["update"], bound_s=ASK_BOUND_S).data
-
-    def _see_through(self, target: Dict[str, Any], begun: Dict[str, Any]) -> Dict[str, Any]:
-        """Connect anew and confirm, until the trial has ended or the time is over."""
-        since = time.monotonic()
-        watch = flow.Watch(begun, self._params["reconnect_s"], since)
-        while True:
-            self.reconnect()
-            try:
-                answer = self._confirm(begun, watch.wait_s(time.monotonic()))
-            except remote.Lost as error:
-                answer = flow.lost(target, begun["trial_id"], str(error))
-            step = watch.judge(answer, time.monotonic())
-            if step.done:
-                return flow.merged(begun, answer, time.monotonic() - since)
-            time.sleep(step.pause_s)
-
-    def _confirm(self, begun: Dict[str, Any], wait_s: int) -> Dict[str, Any]:
-        words = ["confirm", "--id", begun["trial_id"], "--wait", str(wait_s)]
-        answer = flow.asked(self._params, self.agent(self._params, words, bound_s=wait_s + ASK_MARGIN_S))
-        if answer["code"] == codes.NO_TRIAL and flow.is_lost(begun):
-            # the answer to the switch was lost: somebody may still be at it, which only the lock tells
-            return flow.busy(answer, self._node())
-        return answer
+    def _apply(self, target: Dict[str, Any], trial_id: str) -> Dict[str, Any]:
+        """The operator's word to what is staged on a host that waits for it."""
+        force = ["--force"] if self._params["force"] else []
+        if self._task.check_mode:
+            return flow.planned(self._params, target, self.agent(self._params, ["apply", "--check", *force]))
+        return self.switch(target, ["apply", *force, "--no-wait"], "", trial_id)

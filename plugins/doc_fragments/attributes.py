@@ -39,6 +39,14 @@ attributes:
       - This action does not change anything.
 """
 
+    FACTS = r"""
+options: {}
+attributes:
+  facts:
+    description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
+    support: full
+"""
+
     ACTIONGROUP_NODE = r"""
 options: {}
 attributes:

@@ -113,14 +113,24 @@ def installed(params: Dict[str, Any]) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def ask(module: AnsibleModule, words: Sequence[str], stdin: Optional[str] = None) -> Answer:
-    """Run the agent once and return what it answers; a program that never answers (a release on trial?) is ended."""
-    line = command(module.params, words)
+def ask(
+    module: AnsibleModule,
+    words: Sequence[str],
+    stdin: Optional[str] = None,
+    params: Optional[Dict[str, Any]] = None,
+) -> Answer:
+    """Run the agent once and return what it answers; a program that never answers (a release on trial?) is ended.
+
+    With other `params` than the module's the agent is asked by those.
+    """
+    line = command(params or module.params, words)
     if not installed(module.params):
         return not_installed(line[0])
     bound_s = ANSWER_BOUND_S + int(module.params.get("wait_s") or 0)
     bounded = ["timeout", "--kill-after=5", str(bound_s)] + line
-    rc, out, err = module.run_command(bounded, data=stdin, handle_exceptions=False, environ_update=CALLER)
+    rc, out, err = module.run_command(
+        bounded, data=stdin, binary_data=True, handle_exceptions=False, environ_update=CALLER
+    )
     if rc in TIMED_OUT and not out.strip():
         text = "%s gave no answer within %d s: what is installed there hangs; if it is a release on trial, the host goes back by itself"
         return broken(codes.BAD_ANSWER, text % (" ".join(line), bound_s))

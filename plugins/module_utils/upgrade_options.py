@@ -24,11 +24,16 @@ UPGRADE_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     target={"type": "dict", "options": TARGET_OPTIONS},
     pins={"type": "list", "elements": "str"},
     threshold={"type": "int", "default": 1},
+    sha256={"type": "dict"},
     version={"type": "str"},
+    channel={"type": "str"},
+    variant={"type": "str"},
     url={"type": "str"},
     push={"type": "bool", "default": False},
     src={"type": "path"},
     stage_only={"type": "bool", "default": False},
+    apply={"type": "bool"},
+    force={"type": "bool", "default": False},
     adopt={"type": "bool", "default": False},
     smoke={"type": "bool", "default": True},
     confirm={"type": "bool", "default": True},
@@ -37,5 +42,27 @@ UPGRADE_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     permit={"type": "path"},
     stones={"type": "list", "elements": "dict", "default": [], "options": TARGET_OPTIONS},
 )
-EXCLUSIVE = [["release", "target"], ["push", "src"]]
-ONE_OF = [["release", "target"]]
+EXCLUSIVE = [
+    ["release", "target"],
+    ["push", "src"],
+    ["sha256", "pins"],
+    ["sha256", "target"],
+    ["variant", "release"],
+    ["variant", "target"],
+]
+ONE_OF = [["release", "target", "version", "apply"]]
+REQUIRED_BY = {"sha256": ["release"]}
+REQUIRED_IF = [
+    ["push", True, ["release", "target"], True],
+    ["apply", False, ["release", "target", "version"], True],
+]
+
+# ``rollback`` with ``to`` is an ordinary trial too.
+ROLLBACK_OPTIONS: Dict[str, Dict[str, Any]] = dict(
+    NODE_OPTIONS,
+    id={"type": "str"},
+    why={"type": "str"},
+    to={"type": "str"},
+    confirm={"type": "bool", "default": True},
+    reconnect_s={"type": "int"},
+)

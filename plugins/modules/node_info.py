@@ -50,7 +50,7 @@ EXAMPLES = r"""
 
 - name: Look at another product
   slotward.fleet.node_info:
-    product: exporter
+    product: node-exporter
 """
 
 RETURN = r"""
@@ -175,6 +175,30 @@ audit:
   returned: always
   type: dict
   sample: {"n": 12, "hash": "2f6f0a1f..."}
+hold:
+  description: The hold on the product, C(why), C(owner), C(until) (seconds since 1970, or null) and C(at); null when there is none.
+  returned: always
+  type: dict
+  sample: null
+staged:
+  description:
+    - What is staged and waits for an operator's word, C(version), C(sequence), C(sha256) and C(at), or null.
+  returned: always
+  type: dict
+  sample: null
+progress:
+  description:
+    - How far an update is, C(phase), C(percent), C(rate), C(retry) (C(why), C(until)), or in C(failed_in) and C(code) where it failed;
+      null when none is on its way.
+  returned: always
+  type: dict
+  sample: {"phase": "fetch", "percent": 40, "rate": 1048576, "retry": null, "failed_in": null, "code": null, "at": 1795000000, "pid": 812}
+probes:
+  description:
+    - The last round of the product's probes, the counts, and each probe's reason; null when there was none.
+  returned: always
+  type: dict
+  sample: null
 config_problems:
   description: What is wrong with the host's configuration. Updates are refused meanwhile.
   returned: always
@@ -307,7 +331,7 @@ OPTIONS = dict(
 )
 
 KEYS = ("version", "sequence", "floor", "pins", "threshold", "slots")
-KEYS += ("trial", "last", "lock", "broken", "unit", "audit")
+KEYS += ("trial", "last", "lock", "broken", "unit", "audit", "hold", "staged", "progress", "probes")
 
 
 def host(module: AnsibleModule) -> Dict[str, Any]:

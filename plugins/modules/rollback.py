@@ -1,20 +1,24 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""End a trial by going back."""
+"""Go back: end a trial, or take a confirmed release back; the half that runs on the host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rollback
-short_description: Take a release on trial back
+short_description: Take a release on trial back, or go back to a release that is kept
 version_added: 0.1.0
 author:
   - The Slotward maintainers (@slotward)
 description:
   - Ends a pending trial now, without waiting for its deadline, and starts the version that was confirmed last.
   - The version that was taken back counts as failed on this host until an operator allows it again with the command in RV(retry).
-  - A release that was confirmed is not taken back. Sign a newer release and roll it forward.
+  - With O(to), goes back after a confirmation, to a release that the host still keeps and that is not below its floor, by an ordinary
+    trial that is seen through and confirmed from here. The product is put on hold first, so that nothing moves it forward again
+    (M(slotward.fleet.hold)). Unless the product's C(floor) is C(previous), confirming closes that way; then sign a newer release and
+    roll it forward.
+  - This is an action plugin over a module.
 extends_documentation_fragment:
   - slotward.fleet.attributes
   - slotward.fleet.attributes.actiongroup_node
@@ -32,14 +36,29 @@ attributes:
 options:
   id:
     description:
-      - The trial's id. When it is given, no other trial is taken back.
+      - The trial's id. When it is given, no other trial is taken back. With O(to), the id of the trial that begins.
     type: str
   why:
     description:
-      - The operator's reason. It is kept with the failed version and shown by the host.
+      - The operator's reason. It is kept with the failed version, or with the hold, and shown by the host.
     type: str
+  to:
+    description:
+      - V(previous), or the version to go back to.
+    type: str
+  confirm:
+    description:
+      - With O(to), confirm the trial after connecting anew, as M(slotward.fleet.upgrade) does.
+    type: bool
+    default: true
+  reconnect_s:
+    description:
+      - With O(to), how many seconds to try to connect again and confirm. Without it, and at most, as long as the trial has left and a few
+        seconds more.
+    type: int
 seealso:
   - module: slotward.fleet.upgrade
+  - module: slotward.fleet.hold
   - module: slotward.fleet.confirm
 """
 
@@ -47,6 +66,12 @@ EXAMPLES = r"""
 - name: Take a release back that is still on trial
   slotward.fleet.rollback:
     why: error rate doubled on the canary
+
+- name: Go back to the release before, which was confirmed
+  slotward.fleet.rollback:
+    product: redis
+    to: previous
+    why: memory grows since the upgrade
 """
 
 RETURN = r"""
@@ -58,6 +83,7 @@ product:
 state:
   description:
     - V(rolled-back) when the trial was taken back and the good version runs, V(rollback-failed) when it does not.
+    - With O(to), V(confirmed) or V(current) when the host is there, V(trial) while it is not confirmed.
     - V(idle) and the like when no trial was pending.
   returned: always
   type: str
@@ -128,16 +154,20 @@ evidence:
   returned: always
   type: str
   sample: null
+hold:
+  description: With O(to), the hold that was set, where the agent says it.
+  returned: always
+  type: dict
+  sample: null
+next_at:
+  description: When to try again (seconds since 1970), where it is not the time for it; else null.
+  returned: always
+  type: int
+  sample: null
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
-
-OPTIONS = dict(
-    ansible_glue.NODE_OPTIONS,
-    id={"type": "str"},
-    why={"type": "str"},
-)
+from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, upgrade_options
 
 
 def look(module: AnsibleModule) -> ansible_glue.Answer:
@@ -152,8 +182,12 @@ def look(module: AnsibleModule) -> ansible_glue.Answer:
 
 def main() -> None:
     """Go back, or in check mode look whether there is something to go back from."""
-    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=upgrade_options.ROLLBACK_OPTIONS, supports_check_mode=True)
     params = module.params
+    if params["to"] is not None:
+        module.fail_json(
+            msg="rollback with `to` runs as an action plugin on the controller; it cannot be called as a module"
+        )
     if module.check_mode:
         answer = look(module)
         changed = not answer.failed and answer.data["state"] == "trial"
@@ -164,6 +198,7 @@ def main() -> None:
         answer = ansible_glue.ask(module, words)
         changed = bool(answer.data.get("changed"))
     result = ansible_glue.shape(params, answer)
+    result.update(hold=answer.data.get("hold"), next_at=None)
     result["diff"] = ansible_glue.before_after(
         result["product"], result["from"], result["to"] if changed else result["from"]
     )

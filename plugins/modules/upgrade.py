@@ -15,9 +15,12 @@ description:
   - Takes a product on a host to a release. The agent on the host checks the release against the pins in its own configuration,
     downloads it, verifies it, switches to it on trial, and goes back by itself unless the trial is confirmed in time.
   - After the switch the controller drops its connection, connects anew, and confirms the trial by its id. So a release that cuts
-    the host off is not confirmed, and the host goes back alone.
+    the host off is not confirmed, and the host goes back alone. Where the controller is no source of confirmation for the product, it
+    watches how the host decides.
   - Success is reported only after the confirmation. A host that cannot be reached is a failed host, not an unreachable one, so
     that C(max_fail_percentage) counts it.
+  - Success, but for a hold or a release that waits for an operator's word, which are no failures - then the state is V(held) or V(staged)
+    and nothing was switched. Ask for RV(state).
   - With O(stage_only=true) the release is downloaded and verified and nothing is switched. Use it as a task of its own before
     the switch, so that a slow download on one host does not use up the time that its neighbours have to confirm.
   - This is an action plugin. It runs the agent's own commands over the connection, one for each step. What changes the host runs in a
@@ -43,7 +46,7 @@ options:
     description:
       - The release's directory, C(<base>/<product>/<version>), as an absolute path on the controller or as an C(https) URL. It holds
         C(manifest.json) and the artifacts.
-      - Give either this or O(target).
+      - Give this, or O(target), or for a product with a source O(version) alone.
     type: str
   target:
     description:
@@ -87,9 +90,23 @@ options:
       - How many distinct pinned keys must have signed, for the check on the controller.
     type: int
     default: 1
+  sha256:
+    description:
+      - For each architecture, C(amd64) and C(arm64), the SHA-256 of its artifact in O(release). For a product whose C(trust) is C(digest);
+        no manifest is needed then, but O(version) without one.
+    type: dict
   version:
     description:
       - The version that is expected. Another one in O(release) is an error.
+      - Without O(release) and O(target), the version to go to; the product's own source says where it is.
+    type: str
+  channel:
+    description:
+      - The channel that is asked for. The host must take it, and the release must be on it.
+    type: str
+  variant:
+    description:
+      - With O(version) alone, the variant of the artifact, when it is not the one that the product's description names.
     type: str
   url:
     description:
@@ -108,6 +125,16 @@ options:
   stage_only:
     description:
       - Download and verify only.
+    type: bool
+    default: false
+  apply:
+    description:
+      - An operator's word for a product whose C(manual) is set - what is staged there is switched to. A release that is named and not
+        staged yet is staged first; with none named, it is whatever is staged.
+    type: bool
+  force:
+    description:
+      - Pass over windows, freezes and the workload's veto. The host's audit log says so. A hold is never passed over.
     type: bool
     default: false
   adopt:
@@ -177,6 +204,25 @@ EXAMPLES = r"""
   slotward.fleet.upgrade:
     release: /srv/releases/slotward/1.1.0
     push: true
+
+- name: Go to a version of a product with a source
+  slotward.fleet.upgrade:
+    product: edge
+    version: 2.4.0
+    channel: stable
+
+- name: Switch to what was staged on a host that waits for a word
+  slotward.fleet.upgrade:
+    product: edge
+    apply: true
+
+- name: Trust a digest
+  slotward.fleet.upgrade:
+    product: worker
+    release: https://releases.example.com/worker/1.4.0
+    version: 1.4.0
+    sha256:
+      amd64: 9f2c0de1a3c54a1d1f6f0b7e5a0c9be2f6ad1c0f6f1a2b3c4d5e6f708192a3b4
 """
 
 RETURN = r"""
@@ -188,6 +234,8 @@ product:
 state:
   description:
     - How it ended. V(confirmed) and V(current) are success; V(ahead) means that the host runs a newer release than asked.
+    - V(held) means that an operator holds the product (RV(hold)), V(staged) that the release is staged, as with O(stage_only=true), or
+      waits for an operator's word (V(staged-manual), O(apply=true)).
     - V(trial) is not success yet. V(unknown) means that the host could not be asked.
   returned: always
   type: str
@@ -281,6 +329,17 @@ steps:
   type: list
   elements: dict
   sample: []
+hold:
+  description: The hold that is in the way, C(why), C(owner), C(until) and C(at), or null.
+  returned: always
+  type: dict
+  sample: null
+next_at:
+  description:
+    - When to try again (seconds since 1970), where the time is in the way (V(outside-window), V(frozen)); else null.
+  returned: always
+  type: int
+  sample: null
 command:
   description: What the host would run for it.
   returned: always
@@ -298,6 +357,8 @@ def main() -> None:
         argument_spec=upgrade_options.UPGRADE_OPTIONS,
         mutually_exclusive=upgrade_options.EXCLUSIVE,
         required_one_of=upgrade_options.ONE_OF,
+        required_by=upgrade_options.REQUIRED_BY,
+        required_if=upgrade_options.REQUIRED_IF,
         supports_check_mode=True,
     )
     module.fail_json(msg="upgrade runs as an action plugin on the controller; it cannot be called as a module")

@@ -21,6 +21,9 @@ TRIAL = "trial"
 UNKNOWN = "unknown"
 PLANNED = "planned"
 WELL = (CONFIRMED, "current", "ahead")
+HELD = "held"
+STAGED = "staged"
+BACK = ("rolled-back", "rollback-failed")
 
 GRACE_S = 15.0
 DEFAULT_S = 120.0
@@ -45,11 +48,22 @@ def from_url(target: Dict[str, Any], url: str) -> Dict[str, Any]:
     return dict(target, artifacts=moved)
 
 
-def words(params: Dict[str, Any]) -> List[str]:
-    """The agent's command to take a release, without how far to go."""
-    line = ["upgrade", "--target", "-"]
+def named(product: str, version: Optional[str]) -> Dict[str, Any]:
+    """A release that is known by its version alone, and none by what is staged on the host."""
+    return {"product": product, "version": version, "sequence": None, "artifacts": {}, "manifest": None}
+
+
+def is_named(target: Dict[str, Any]) -> bool:
+    """True for what `named` made: a target has a manifest, or an empty one."""
+    return target["manifest"] is None
+
+
+def words(params: Dict[str, Any], which: Sequence[str] = ("--target", "-")) -> List[str]:
+    """The agent's command to take a release, which one being told by `which`, without how far to go."""
+    line = ["upgrade", *which]
     line += ["--src", params["src"]] if params["src"] else []
     line += ["--adopt"] if params["adopt"] else []
+    line += ["--force"] if params["force"] else []
     line += [] if params["smoke"] else ["--no-smoke"]
     return line
 
@@ -58,16 +72,25 @@ def _shaped(params: Dict[str, Any], target: Dict[str, Any], answer: ansible_glue
     result = ansible_glue.shape(params, answer, to=target["version"], sequence=target["sequence"])
     result.update({key: answer.data.get(key) for key in ("artifact", "command")})
     result.update({key: bool(answer.data.get(key)) for key in ("reuse", "adopt")})
-    result["steps"] = []
+    result.update(steps=[], hold=answer.data.get("hold"), next_at=answer.data.get("next_at"))
     result["msg"] = ansible_glue.sentence(result, str(answer.data.get("message") or ""))
     result.update(failed=answer.failed, changed=bool(answer.data.get("changed")))
+    return put_off(result)
+
+
+def put_off(result: Result) -> Result:
+    """What an operator of the host wants so is no failure: a hold, and a release that is staged and waits for a word (C9)."""
+    if result["code"] == codes.HELD:
+        result.update(state=HELD, failed=False)
+    elif result["code"] == codes.STAGED_MANUAL:
+        result.update(state=STAGED, failed=False)
     return result
 
 
 def planned(params: Dict[str, Any], target: Dict[str, Any], answer: ansible_glue.Answer) -> Result:
     """What check mode answers: what prepare does, and as changed whether an upgrade would change the host."""
     result = _shaped(params, target, answer)
-    result["changed"] = not answer.failed and result["state"] not in WELL
+    result["changed"] = not answer.failed and result["state"] not in (*WELL, HELD)
     after = result["to"] if result["changed"] else result["from"]
     result["diff"] = ansible_glue.before_after(result["product"], result["from"], after)
     return result
@@ -100,7 +123,7 @@ def failure(product: str, state: str, code: str, message: str, **known: Any) -> 
     """A failed result with every key, made on the controller."""
     answer = ansible_glue.broken(code, message, state)
     result = ansible_glue.shape({"product": product}, answer, **known)
-    result.update(artifact=None, command=None, reuse=False, adopt=False, steps=[])
+    result.update(artifact=None, command=None, reuse=False, adopt=False, steps=[], hold=None, next_at=None)
     result.update(failed=True, changed=False, msg=ansible_glue.sentence(result, message))
     return result
 
@@ -251,7 +274,7 @@ def _unheard(begun: Result, answer: Result, waited_s: float) -> Result:
     if is_lost(begun):
         text = "not confirmed: the host was not heard of for %d s, so whether %s is on trial is not known" % (
             waited_s,
-            begun["to"],
+            begun["to"] or "a release",
         )
         state, left = UNKNOWN, None
     else:

@@ -14,11 +14,13 @@ PARAMS = {
     "config": "/etc/slotward/config.toml",
     "src": None,
     "adopt": False,
+    "force": False,
     "smoke": True,
 }
 KEYS = {
     "product", "state", "code", "reason", "from", "to", "sequence", "floor", "digests", "trial_id", "deadline_s", "boots_left",
     "missing", "retry", "evidence", "artifact", "reuse", "adopt", "steps", "command", "changed", "failed", "msg", "diff",
+    "hold", "next_at",
 }  # fmt: skip
 
 
@@ -63,6 +65,7 @@ def test_N7_no_artifact_for_a_platform_is_refused_with_those_there_are(glue: Any
     [
         ({}, ["upgrade", "--target", "-"]),
         ({"adopt": True, "smoke": False}, ["upgrade", "--target", "-", "--adopt", "--no-smoke"]),
+        ({"force": True}, ["upgrade", "--target", "-", "--force"]),
         ({"src": "/srv/file"}, ["upgrade", "--target", "-", "--src", "/srv/file"]),
     ],
 )

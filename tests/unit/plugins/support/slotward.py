@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
-COMMANDS = ("version", "update", "prepare", "upgrade", "confirm", "rollback", "setup", "trust")
+COMMANDS = (
+    *("version", "update", "prepare", "upgrade", "confirm", "rollback", "setup", "trust", "settle"),
+    *("config", "remove", "products", "hold", "unhold", "events", "apply"),
+)
 
 
 def main() -> int:
@@ -21,11 +25,13 @@ def main() -> int:
     words = sys.argv[1:]
     command = next(word for word in words if word in COMMANDS)
     stdin = sys.stdin.read() if "-" in words else ""
+    planned = pathlib.Path(words[words.index("--planned") + 1]).read_text() if "--planned" in words else None
     answers_path = os.path.join(HERE, "answers.json")
     with open(answers_path) as file:
         answers = json.load(file)
     with open(os.path.join(HERE, "calls.jsonl"), "a") as file:
-        file.write(json.dumps({"argv": words, "stdin": stdin, "who": os.environ.get("SLOTWARD_WHO")}) + "\n")
+        call = {"argv": words, "stdin": stdin, "who": os.environ.get("SLOTWARD_WHO"), "planned": planned}
+        file.write(json.dumps(call) + "\n")
     status, answer, *actions = answers[command][0]
     if len(answers[command]) > 1:
         answers[command].pop(0)

@@ -1,0 +1,177 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: GPL-3.0-or-later
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+"""Hold a product at what it runs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: hold
+short_description: Hold a product at the version that it runs, or release the hold
+version_added: 0.1.0
+author:
+  - The Slotward maintainers (@slotward)
+description:
+  - A product on hold refuses every way to another release with V(held), whoever asks. That is no error. A trial that is pending still
+    ends as it would, and going back from it works as ever.
+  - A hold has a reason and an owner, is shown by the host, and may end by itself.
+  - The agent itself can be held too; it is the default product.
+extends_documentation_fragment:
+  - slotward.fleet.attributes
+  - slotward.fleet.attributes.actiongroup_node
+  - slotward.fleet.node
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+  platform:
+    support: full
+    platforms: linux
+options:
+  state:
+    description:
+      - With V(absent) the hold is released.
+    type: str
+    default: present
+    choices: [present, absent]
+  why:
+    description:
+      - The reason. Needed with O(state=present).
+    type: str
+  owner:
+    description:
+      - Who wants it so. Not given, whoever the agent takes the caller for.
+    type: str
+  until:
+    description:
+      - When the hold ends by itself, as V(2026-12-24T18:00:00Z). Not given, it stays until it is released.
+    type: str
+seealso:
+  - module: slotward.fleet.rollback
+    description: Going back to an earlier version sets a hold by itself.
+  - module: slotward.fleet.node_info
+"""
+
+EXAMPLES = r"""
+- name: Hold redis until the incident is over
+  slotward.fleet.hold:
+    product: redis
+    why: incident 4711
+    owner: ana
+    until: "2026-12-24T18:00:00Z"
+
+- name: Go on
+  slotward.fleet.hold:
+    product: redis
+    state: absent
+"""
+
+RETURN = r"""
+product:
+  description: The product.
+  returned: always
+  type: str
+  sample: redis
+state:
+  description: The product's state, as M(slotward.fleet.node_info) has it.
+  returned: always
+  type: str
+  sample: idle
+code:
+  description: Why it failed, as a stable code; V(ok) when all is well.
+  returned: always
+  type: str
+  sample: ok
+reason:
+  description: Why, as a sentence; null when all is well.
+  returned: always
+  type: str
+  sample: null
+hold:
+  description: The hold after it, C(why), C(owner), C(until) (seconds since 1970, or null) and C(at); null when there is none.
+  returned: always
+  type: dict
+  sample: {"why": "incident 4711", "owner": "ana", "until": 1798135200, "at": 1797900000}
+"""
+
+from typing import Any, Dict, List, Optional
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, rfc3339
+
+OPTIONS = dict(
+    ansible_glue.NODE_OPTIONS,
+    state={"type": "str", "default": "present", "choices": ["present", "absent"]},
+    why={"type": "str"},
+    owner={"type": "str"},
+    until={"type": "str"},
+)
+
+
+def wanted(params: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """The hold as it should be, without what the agent fills in; None for none. Raises ValueError for what is no time."""
+    if params["state"] == "absent":
+        return None
+    until = rfc3339.parse(params["until"]) if params["until"] else None
+    found = {"why": params["why"], "owner": params["owner"], "until": until}
+    return {key: value for key, value in found.items() if key == "until" or value}
+
+
+def is_so(hold: Optional[Dict[str, Any]], want: Optional[Dict[str, Any]]) -> bool:
+    """Whether the host has this hold, or none when none is wanted."""
+    if hold is None or want is None:
+        return hold is want
+    return all(hold.get(key) == value for key, value in want.items())
+
+
+def words(params: Dict[str, Any]) -> List[str]:
+    """The agent's command."""
+    if params["state"] == "absent":
+        return ["unhold"]
+    line = ["hold", "--why", params["why"]]
+    line += ["--owner", params["owner"]] if params["owner"] else []
+    return line + (["--until", params["until"]] if params["until"] else [])
+
+
+def shown(product: str, hold: Optional[Dict[str, Any]]) -> str:
+    """One line of a difference."""
+    if hold is None:
+        return ""
+    until = " until %s" % rfc3339.render(hold["until"]) if hold.get("until") else ""
+    return "%s held%s: %s\n" % (product, until, hold["why"])
+
+
+def main() -> None:
+    """Hold or release, when the host is not so already."""
+    module = AnsibleModule(argument_spec=OPTIONS, required_if=[["state", "present", ["why"]]], supports_check_mode=True)
+    product = module.params["product"]
+    try:
+        want = wanted(module.params)
+    except ValueError as error:
+        module.fail_json(msg="until: %s" % error, product=product, state="refused", code="bad-request", hold=None)
+    answer = ansible_glue.ask(module, ["update"])
+    before = after = answer.data.get("hold")
+    changed = not answer.failed and not is_so(before, want)
+    if changed:
+        after = want
+        if not module.check_mode:
+            answer = ansible_glue.ask(module, words(module.params))
+            changed, after = bool(answer.data.get("changed")), answer.data.get("hold")
+    result = {
+        "product": answer.data.get("product") or product,
+        "state": answer.data.get("state") or "failed",
+        "code": answer.code,
+        "reason": None if answer.code == codes.OK else answer.data.get("message"),
+        "retry": None,
+        "hold": after,
+        "diff": {"before": shown(product, before), "after": shown(product, after)},
+    }
+    ansible_glue.finish(module, answer, result, changed)
+
+
+if __name__ == "__main__":
+    main()
