@@ -184,7 +184,13 @@ class Host:
 
     def setup(self, **flags: object) -> Dict[str, Any]:
         """`slotward setup`; its answer."""
-        args: Dict[str, object] = {"config": str(CONFIG), "manifest": None, "source": None, "planned": None}
+        args: Dict[str, object] = {
+            "config": str(CONFIG),
+            "manifest": None,
+            "source": None,
+            "planned": None,
+            "product": "slotward",
+        }
         args.update({"check": False, "fix_directories": False, "adopt": False}, **flags)
         self.points = []
         answer = cmd_setup.run(argparse.Namespace(**args))
