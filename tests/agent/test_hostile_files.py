@@ -16,6 +16,7 @@ import os
 import pathlib
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -46,6 +47,7 @@ from slotward import (
     own,
     preflight,
     prepare,
+    probe_http,
     process,
     staging,
     triggers,
@@ -129,6 +131,15 @@ def use_named(path: pathlib.Path) -> bool:
 def use_document(path: pathlib.Path) -> bool:
     """A permit, a key set or a withdrawal."""
     return prepare.read_document(str(path)) == CONTENT
+
+
+def use_probe_ca(path: pathlib.Path) -> bool:
+    """The authorities of an HTTP probe; these bytes are none, so a plain file is refused too."""
+    try:
+        probe_http.context_of(str(path))
+    except ssl.SSLError as error:
+        raise codes.refused(codes.NO_CA_ROOTS, str(error)) from error
+    return True
 
 
 def use_digest(path: pathlib.Path) -> bool:
@@ -383,6 +394,7 @@ ROWS = (
     Row("named", use_named, NAMED),
     Row("document", use_document, NAMED),
     Row("ca_file", use_ca_file),
+    Row("probe-ca", use_probe_ca),
     Row("digest", use_digest, NAMED),
     Row("built-in", use_built_in),
     Row("program", use_program, NAMED),
@@ -534,7 +546,7 @@ def readable(fifo: int) -> bytes:
 def test_a_plain_file_is_taken(place: pathlib.Path, row: Row) -> None:
     """The other side of the table: without this, an opener that refuses everything would pass."""
     takes_it = row.name not in (
-        "ca_file", "built-in", "part", "copy", "write", "link", "sync", "claim", "unlink", "rename", "copy-of-record",
+        "ca_file", "probe-ca", "built-in", "part", "copy", "write", "link", "sync", "claim", "unlink", "rename", "copy-of-record",
         "holder", "socket", "status", "helper-socket", "call", "put",
     )  # fmt: skip
     with planted(place, "plain", row.content) as scene, bounded():
@@ -543,7 +555,7 @@ def test_a_plain_file_is_taken(place: pathlib.Path, row: Row) -> None:
         try:
             took = row.use(scene.path)
         except (codes.Refused, codes.BrokenRecord, codes.Retryable):
-            assert row.name in ("ca_file", "copy-of-record", "call")
+            assert row.name in ("ca_file", "probe-ca", "copy-of-record", "call")
             return
         assert took is takes_it
 
@@ -1022,6 +1034,8 @@ COVERED: Mapping[str, str] = {
     "prepare.built_in": "built-in",
     "prepare.digest_of": "digest",
     "prepare.read_document": "document",
+    "probe_http.context_of": "probe-ca",
+    "probe_journal._run": SYSTEM,
     "process.ask_status": "status",
     "process.listen_to_helper": "helper-socket",
     "process.started_s": PROC,

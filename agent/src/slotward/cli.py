@@ -32,6 +32,7 @@ MODULES = {
     "doctor": "doctor",
     "setup": "cmd_setup",
     "settle": "cmd_settle",
+    "probe": "cmd_probe",
     "apply": "cmd_apply",
     "trust": "cmd_trust",
     "audit": "cmd_audit",

@@ -166,6 +166,10 @@ def _remove_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help="say what would change, change nothing")
 
 
+def _probe_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--watch", action="store_true", help="round by round until the trial has ended: for a unit")
+
+
 def _nothing(_parser: argparse.ArgumentParser) -> None:
     return
 
@@ -273,6 +277,12 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "carry out, before a start of the daemon, the request that it left",
         "Start mode's part of root, run by slotward-apply.service. By hand it settles, and leaves the request to the next start.",
         _nothing,
+    ),
+    (
+        "probe",
+        "look at the product's probes once, now",
+        "Exits 0 when every probe that decides passes, else 1. Changes nothing, and confirms nothing.",
+        _probe_flags,
     ),
     (
         "trust",

@@ -29,6 +29,7 @@ from slotward import (
     packages,
     staging,
     systemd,
+    unit_files,
     units,
     unpack,
 )
@@ -57,7 +58,11 @@ def run(args: argparse.Namespace) -> answers.Answer:
 def own_files(setup: own.Setup) -> List[str]:
     """The system files that this product alone has."""
     shared = {f"{units.UNIT_DIR}/{name}" for name in units.SHARED_UNITS} | {f"{units.GUARD_DIR}/guard"}
-    return [file.path for file in installed.wanted(setup) if file.path not in shared]
+    probe = (
+        f"{units.UNIT_DIR}/{unit_files.probe_unit_of(setup.product.name)}"  # its source may have been taken out since
+    )
+    wanted = [file.path for file in installed.wanted(setup) if file.path not in shared]
+    return [probe, *(path for path in wanted if path != probe)]
 
 
 def _once(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:

@@ -120,18 +120,21 @@ def _own_trial(product: products.Product, seen: manager.Look, trial_id: Optional
     raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending{named}")
 
 
-def _prove(product: products.Product, pending: trial.Trial) -> Union[proof.Proof, proof.Missing]:
-    """Whether what is on trial is what runs, in the product's unit and in its helper's."""
+def prove(product: products.Product, slot: str, sha256: str, swapped_s: int) -> Union[proof.Proof, proof.Missing]:
+    """Whether what is in that slot is what runs, since then, in the product's unit and in its helper's."""
     from slotward import systemd
 
     units = effects.units_of(product)
     shown = systemd.show_each(units, asking.UNIT_PROPERTIES)
-    facts = process.facts(product, pending.to_slot, shown[0])
-    swapped_s = pending.deadline_s - pending.length_s
+    facts = process.facts(product, slot, shown[0])
     if not product.helper_unit:
-        return proof.check(facts, swapped_s, product.settle_s, pending.to_sha256)
-    helper = process.helper(product, pending.to_slot, shown[-1])
-    return proof.check_both(product.unit, facts, helper, swapped_s, product.settle_s, pending.to_sha256)
+        return proof.check(facts, swapped_s, product.settle_s, sha256)
+    helper = process.helper(product, slot, shown[-1])
+    return proof.check_both(product.unit, facts, helper, swapped_s, product.settle_s, sha256)
+
+
+def _prove(product: products.Product, pending: trial.Trial) -> Union[proof.Proof, proof.Missing]:
+    return prove(product, pending.to_slot, pending.to_sha256, pending.deadline_s - pending.length_s)
 
 
 def _wait_for_proof(

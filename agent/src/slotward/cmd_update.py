@@ -32,6 +32,10 @@ def run(args: argparse.Namespace) -> answers.Answer:
         state = host.read_state(setup.product)
     answer = looking.look(setup, state, args.asked)
     lines = status.lines(answer, setup.product.entrypoint)
+    if answer["probes"] is not None:
+        from slotcore import probe_files
+
+        lines += probe_files.lines(answer["probes"])
     if answer["unread"]:
         lines.append(f"not for this account to read: {', '.join(answer['unread'])}")
     if answer["broken"] is not None:

@@ -14,8 +14,9 @@ import stat
 from typing import List, Mapping, Optional, Tuple
 
 from slotcore import config as configs
+from slotcore import probing
 from slotcore import product as products
-from slotward import accounts, effects, opening, own, systemd, units
+from slotward import accounts, effects, opening, own, systemd, unit_files, units
 
 GUARD_PROPERTIES = (
     "Id",
@@ -46,7 +47,7 @@ def agent_facts(config: configs.Config, config_path: str) -> units.Agent:
 def wanted(setup: own.Setup) -> Tuple[units.SystemFile, ...]:
     """Every system file as it has to be on this host."""
     agent = agent_facts(setup.config, setup.config_path) if setup.is_agent else None
-    return units.render(setup.product, systemd.version(), agent)
+    return units.render(setup.product, systemd.version(), agent, unit_files.Command(*setup.agent))
 
 
 def read_file(path: str) -> Optional[Tuple[int, bytes]]:
@@ -103,6 +104,9 @@ def not_in_force(product: products.Product) -> List[str]:
     shown = systemd.show_each((*ours, guard, timer), GUARD_PROPERTIES)
     for name, unit in zip(ours, shown):
         missing += _not_guarded(product, name, unit)
+    probe = unit_files.probe_unit_of(product.name)
+    if probing.SOURCE in product.confirm_sources and probe not in shown[0].get("Wants", "").split():
+        missing.append(f"systemd does not have {probe} in Wants= of {product.unit}")
     guard_unit, timer_unit = shown[-2:]
     if guard_unit.get("LoadState") != "loaded":
         missing.append(f"systemd has not loaded {guard}")

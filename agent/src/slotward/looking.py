@@ -50,6 +50,15 @@ def _unread(product: products.Product) -> List[str]:
     return [path for path in paths if os.path.exists(path) and not os.access(path, os.R_OK)]
 
 
+def _probes(product: products.Product) -> Optional[Dict[str, Any]]:
+    """Where probing stands, of a product that probes confirm."""
+    if "probe" not in product.confirm_sources:
+        return None
+    from slotward import probe_store
+
+    return probe_store.report(product)
+
+
 def ask(product: products.Product) -> asking.Question:
     """Put the question about the units of a product, all in one call."""
     return asking.Question(product.unit, *([product.helper_unit] if product.helper_unit else []))
@@ -74,6 +83,7 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
         status.unit_of(shown.get(product.helper_unit, {})),
     )
     answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit, unread=_unread(product))
+    answer["probes"] = _probes(product)
     if answer["broken"] is not None:
         from slotward import broken
 

@@ -19,6 +19,8 @@ class Setup(NamedTuple):
     config: configs.Config
     problems: Tuple[str, ...]
     config_path: str
+    agent: Tuple[str, str] = (f"/usr/local/bin/{build_info.NAME}", build_info.CONFIG)
+    """For units that call the agent for this product: its program, and its own configuration."""
 
     @property
     def is_agent(self) -> bool:
@@ -96,6 +98,7 @@ def product_of(config: configs.Config) -> products.Product:
         base_floor=max(config.release_sequence, _embedded_floor(config)),
         least_floor=config.release_sequence,
         confirm_sources=config.confirm_sources,
+        probes=(_probe(config),) if "probe" in config.confirm_sources else (),
         trial_length_s=config.trial_length_s,
         settle_s=config.settle_s,
         max_boots=config.max_boots,
@@ -107,6 +110,15 @@ def product_of(config: configs.Config) -> products.Product:
         policy=products.Policy._make(getattr(config, field) for field in products.Policy._fields),
         mirrors=config.mirrors,
     )
+
+
+def _probe(config: configs.Config) -> products.Probe:
+    """What confirms the agent itself as `probe`: its unit has been active, as one process, for the settle time.
+
+    It is the good release that looks (`S/good`), never the one on trial; what else is to be looked at, a controller or
+    a gateway looks at.
+    """
+    return products.Probe("unit", "unit", unit=build_info.UNIT, for_s=config.settle_s)
 
 
 def _embedded_floor(config: configs.Config) -> int:
@@ -126,7 +138,7 @@ def load(path: str) -> Setup:
     product = product_of(config)
     if config.smoke_test:
         product = product._replace(config_argv=("config", "check", "--config", os.path.abspath(path), "--json"))
-    return Setup(product, config, problems, path)
+    return Setup(product, config, problems, path, (product.path("good"), os.path.abspath(path)))
 
 
 def asked(args: Any) -> Setup:

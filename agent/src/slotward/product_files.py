@@ -85,7 +85,7 @@ def load(config_path: str, name: str, planned: str = "") -> own.Setup:
         ca_file=ca_file or None,
         proxy=proxy or None,
     )
-    return own.Setup(product, config, problems, path)
+    return own.Setup(product, config, problems, path, (agents.entrypoint, os.path.abspath(config_path)))
 
 
 def conflicts(config_path: str, setup: own.Setup) -> Tuple[str, ...]:

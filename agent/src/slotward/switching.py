@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 from typing import Optional
 
-from slotcore import codes, config_table, trial
-from slotward import cancelling, effects, manager, own, prepare
+from slotcore import codes, config_table, probing, trial
+from slotcore import product as products
+from slotward import cancelling, effects, host, manager, own, prepare
 
 
 def refuse_used_id(prepared: prepare.Prepared, trial_id: Optional[str]) -> None:
@@ -47,15 +48,31 @@ def swap(
         if prepared.adopt:
             seen = _adopt(setup, seen)
         seen = manager.fill_free_slot(product, seen, release, descriptor)
+        if restart:  # else a start of the unit waits for this: nothing runs that probes could look at
+            seen = _baseline(product, seen, release)
     except OSError as error:
         raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
     with cancelling.too_late():
         pending = manager.begin_trial(product, seen, release, restart)
+    if restart and probing.SOURCE in product.confirm_sources:
+        from slotward import probe_store
+
+        probe_store.start_watching(product)
     if setup.config.mode == config_table.START:
         from slotward import triggers
 
         triggers.let_speak()
     return pending
+
+
+def _baseline(product: products.Product, seen: manager.Look, release: manager.Release) -> manager.Look:
+    """What the probes say of the release that runs, just before the switch; the trial's length begins after that."""
+    if probing.SOURCE not in product.confirm_sources:
+        return seen
+    from slotward import probe_store
+
+    probe_store.take_baseline(product, release.trial_id)
+    return seen._replace(clock=host.clock())
 
 
 def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:

@@ -31,7 +31,8 @@ class Output(NamedTuple):
     output: str
 
 
-def _environment() -> Dict[str, str]:
+def environment() -> Dict[str, str]:
+    """What systemd's programs are run with: nothing of a terminal, a locale, or a library that is put before theirs."""
     kept = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
     kept.update({"LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"})
     return kept
@@ -58,7 +59,7 @@ def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[s
             encoding="utf-8",
             errors="replace",
             timeout=timeout_s,
-            env=_environment(),
+            env=environment(),
             check=False,
         )
     except FileNotFoundError:
@@ -200,7 +201,7 @@ def _run_bounded(argv: Sequence[str], timeout_s: float) -> Output:
 
     pipe = subprocess.PIPE
     try:
-        process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=_environment())
+        process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment())
     except FileNotFoundError:
         raise _no_systemd(argv[0]) from None
     except OSError as error:
@@ -243,7 +244,7 @@ def run_attached(argv: Sequence[str], unit: str, properties: Sequence[str] = ())
 
     command = transient(argv, unit, properties)
     try:
-        return subprocess.run(command, env=_environment(), check=False).returncode
+        return subprocess.run(command, env=environment(), check=False).returncode
     except FileNotFoundError:
         raise _no_systemd(command[0]) from None
     except OSError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pkgutil
 from typing import Dict, NamedTuple
 
+from slotcore import product as products
 from slotward import build_info
 
 GUARD_DIR = "/usr/local/lib/slotward"
@@ -24,6 +25,17 @@ class SystemFile(NamedTuple):
     path: str
     mode: int
     text: str
+
+
+class Command(NamedTuple):
+    """How a unit calls the agent for another product: the program, and the agent's own configuration."""
+
+    program: str = f"/usr/local/bin/{build_info.NAME}"
+    config_path: str = build_info.CONFIG
+
+
+AGENT = Command()
+"""Where both are, unless the host's configuration says otherwise."""
 
 
 def resource(name: str) -> str:
@@ -53,11 +65,28 @@ def restart_mode(systemd_version: int) -> str:
     return "RestartMode=direct" if systemd_version >= RESTART_MODE_SINCE else ""
 
 
-def rollback_dropin(unit_name: str, product_name: str) -> SystemFile:
-    """What puts a unit under the guard: it runs before each start, and after a failure."""
+def rollback_dropin(unit_name: str, product_name: str, *wanted: str) -> SystemFile:
+    """What puts a unit under the guard: it runs before each start, and after a failure. `wanted` starts with the unit."""
     guard = f"slotward-guard@{product_name}.service"
     text = (
         f"{HEAD}: a release that is not confirmed does not survive. Changes nothing without a trial.\n"
         f"[Unit]\nWants={guard}\nAfter={guard}\nOnFailure=slotward-rollback@{product_name}.service\n"
     )
-    return unit(f"{unit_name}.d/50-slotward-rollback.conf", text)
+    return unit(f"{unit_name}.d/50-slotward-rollback.conf", text + "".join(f"Wants={name}\n" for name in wanted))
+
+
+def probe_unit_of(product_name: str) -> str:
+    """The unit that looks at the probes of a product while its trial lasts."""
+    return f"slotward-probe@{product_name}.service"
+
+
+def probe_unit(product: products.Product, command: Command) -> SystemFile:
+    """That unit, for a product that probes confirm."""
+    marks = {
+        "@PRODUCT@": product.name,
+        "@UNIT@": product.unit,
+        "@SLOTS@": product.slots_dir,
+        "@PROGRAM@": command.program,
+        "@CONFIG@": command.config_path,
+    }
+    return unit(probe_unit_of(product.name), filled("slotward-probe.service", marks))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
-from slotcore import codes
+from slotcore import codes, probing
 from slotcore import product as products
 from slotward import unit_files, units_modes
 
@@ -119,7 +119,12 @@ def _agent_unit(product: products.Product, agent: Agent, systemd_version: int) -
     return unit_files.unit(product.unit, unit_files.filled("slotward.service", marks))
 
 
-def render(product: products.Product, systemd_version: int, agent: Optional[Agent] = None) -> Tuple[SystemFile, ...]:
+def render(
+    product: products.Product,
+    systemd_version: int,
+    agent: Optional[Agent] = None,
+    command: unit_files.Command = unit_files.AGENT,
+) -> Tuple[SystemFile, ...]:
     """Every system file of a product, in the order to write them. `agent` is given for the agent's own product only.
 
     Raises BadConfig when a name or path cannot stand in a unit file.
@@ -129,7 +134,11 @@ def render(product: products.Product, systemd_version: int, agent: Optional[Agen
     if agent is not None:
         files.append(_agent_unit(product, agent, systemd_version))
         files += units_modes.files(product, agent)
-    files.append(unit_files.rollback_dropin(product.unit, product.name))
+    wants: List[str] = []
+    if probing.SOURCE in product.confirm_sources:
+        files.append(unit_files.probe_unit(product, command))
+        wants.append(unit_files.probe_unit_of(product.name))
+    files.append(unit_files.rollback_dropin(product.unit, product.name, *wants))
     return tuple(files)
 
 

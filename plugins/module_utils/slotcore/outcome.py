@@ -25,6 +25,11 @@ _WHY: Dict[str, str] = {
     codes.UNIT_STOPPED: "{product} {version} exited during its trial and systemd does not restart it",
     codes.OPERATOR: "an operator took {product} {version} back",
     codes.GAVE_UP: "{product} {version} itself asked to go back",
+    codes.PROBE_FAILED: "a required probe of {product} {version} kept failing",
+    codes.PROBE_FLAPPING: "a required probe of {product} {version} kept changing between passing and failing",
+    codes.SNAPSHOT_FAILED: "the data could not be kept before the first start of {product} {version}",
+    codes.RESTORE_FAILED: "the data of before {product} {version} could not be restored",
+    codes.TOO_MANY_STARTS: "{product} {version} was started more often than its trial allows",
     codes.OK: "{product} {version} is confirmed",
 }
 _DID_NOT_START = "{product} {version} did not start"
