@@ -144,6 +144,7 @@ def plan(params: Dict[str, Any]) -> Plan:
         artifacts=tuple(entry for _path, entry in given),
         channel=params["channel"],
         min_from=params["min_from"],
+        epoch=params["epoch"],
     )
     release.build_manifest(wanted)  # a name that is none must not become a directory
     directory = os.path.join(params["output"], release.directory(params["product"], params["version"]))

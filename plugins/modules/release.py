@@ -110,6 +110,13 @@ options:
     description:
       - The lowest version that may go to this one directly.
     type: str
+  epoch:
+    description:
+      - The format of the product's data, V(0) to V(9007199254740991).
+      - A host refuses a release of another epoch than the one that runs, unless its product keeps and restores its data.
+      - With another value than V(0) the manifest has the specification 2, which agents older than this option refuse.
+    type: int
+    default: 0
 requirements:
   - The Python library cryptography 3.3 or later where the module runs.
 seealso:
@@ -199,6 +206,7 @@ OPTIONS = {
     "expires_days": {"type": "int", "default": 365},
     "channel": {"type": "str", "default": "stable"},
     "min_from": {"type": "str"},
+    "epoch": {"type": "int", "default": 0},
 }
 
 

@@ -119,6 +119,11 @@ channel:
   returned: always
   type: str
   sample: stable
+epoch:
+  description: The format of the product's data, V(0) when the manifest has none.
+  returned: always
+  type: int
+  sample: 0
 min_from:
   description: The lowest version that may go to this one directly, or null.
   returned: always

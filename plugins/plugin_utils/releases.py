@@ -167,6 +167,7 @@ def describe(release: Release, url: Optional[str] = None) -> Dict[str, Any]:
         "sequence": body.sequence,
         "channel": body.channel,
         "min_from": body.min_from,
+        "epoch": body.epoch,
         "issued_at": rfc3339.render(body.issued_at),
         "expires_at": rfc3339.render(body.expires_at),
         "expired": body.expires_at <= time.time(),

@@ -27,7 +27,7 @@ def test_a_listing_reads_as_it_was_written_whatever_the_order() -> None:
     assert listings.parse(data, NAME) == LISTING
     assert data == listings.render(LISTING)
     written = json.loads(data)
-    assert (written["spec"], written["record"]) == (1, RECORD._asdict())
+    assert (written["spec"], written["record"]) == (1, RECORD.as_json())
     assert written["entries"][0] == {"path": "app", "kind": "file", "mode": "0755", "size": 17, "sha256": SHA256}
     assert written["entries"][1] == {"path": "lib", "kind": "directory", "mode": "0755", "size": 0, "sha256": ""}
 

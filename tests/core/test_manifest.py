@@ -81,7 +81,7 @@ def test_missing_and_unknown_fields_are_told_together() -> None:
     [
         ("type", "bettercompute.release", "type must be 'slotward.release', not 'bettercompute.release'"),
         ("type", 1, "type must be a string, not 1"),
-        ("spec", 2, "spec must be 1 (a newer agent may read it), not 2"),
+        ("spec", 3, "spec must be 1 or 2 (a newer agent may read it), not 3"),
         ("spec", True, "spec must be a positive integer, not True"),
         ("spec", "1", "spec must be a positive integer, not '1'"),
         ("product", "Toy", "product must be 1 to 64 of a-z, 0-9 and -, a letter first, not 'Toy'"),

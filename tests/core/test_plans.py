@@ -72,7 +72,7 @@ def test_adopting_for_the_first_time_goes_in_the_order_of_the_page() -> None:
     plan = plans.plan_adopt(PRODUCT, settle.State(), record("by-hand"), plans.ENTRYPOINT)
     assert names(plan) == ["slots.json", "a", "slots.json", "update.json", "good", "current", "probe"]
     cleared, filled = written(plan, "slots.json")
-    assert (cleared["slots"], filled) == ({}, {"spec": 1, "slots": {"a": record("by-hand")._asdict()}})
+    assert (cleared["slots"], filled) == ({}, {"spec": 1, "slots": {"a": record("by-hand").as_json()}})
     assert link_of(plan, "good") == link_of(plan, "current") == ["a"]
     assert link_of(plan, "probe") == ["/slots/current"]
     assert all_synced(plan)

@@ -290,6 +290,7 @@ def test_a_release_is_described() -> None:
             for number, one in enumerate(KEYS)
         ],
         "manifest_sha256": hashlib.sha256(signing.read(published).form.body).hexdigest(),
+        "epoch": 0,
         "min_from": "1.0.0",
         "product": "toy",
         "sequence": 5,

@@ -71,7 +71,7 @@ def test_a_quiet_host_reads_as_idle() -> None:
     shown = answer(state())
     assert (shown["state"], shown["code"], shown["pending"], shown["trial"]) == ("idle", "ok", "none", None)
     assert (shown["spec"], shown["product"], shown["version"], shown["floor"]) == (1, "probe", "1.0.0", 1)
-    assert shown["slots"]["a"] == values.record("1.0.0")._asdict()
+    assert shown["slots"]["a"] == values.record("1.0.0").as_json()
     assert (shown["slots"]["current"], shown["slots"]["other"]) == ("a", "b")
     assert shown["unit"] == {
         "name": "probe.service",

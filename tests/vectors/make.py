@@ -734,6 +734,9 @@ def manifest_cases(bench: Bench) -> List[Case]:
             {"channel": "beta/x", "minFrom": "1.0.0-rc.1+b"},
             {"channel": "beta/x", "min_from": "1.0.0-rc.1+b"},
         ),
+        ("spec 2 without an epoch", {"spec": 2}, {"epoch": 0}),
+        ("spec 2 with an epoch", {"spec": 2, "epoch": 2**53 - 1}, {"epoch": 2**53 - 1}),
+        ("spec 2 with an epoch that is absent all the same", {"spec": 2, "epoch": 0}, {"epoch": 0}),
         ("the ends of the numbers", {"sequence": 999999999999999}, {"sequence": 999999999999999}),
         ("a fraction of a second", {"issuedAt": "2026-01-01T00:00:00.9Z"}, {"issued_at": 1767225600}),
     ]
@@ -744,7 +747,8 @@ def manifest_cases(bench: Bench) -> List[Case]:
             ("%s is %r" % (name, value), {name: value})
             for name, value in (
                 ("type", "slotward.key-set"),
-                ("spec", 2),
+                ("spec", 3),
+                ("epoch", 1),
                 ("spec", True),
                 ("product", "Toy"),
                 ("product", "t" * 65),
@@ -773,6 +777,7 @@ def manifest_cases(bench: Bench) -> List[Case]:
                 ("artifacts", [{**artifact, "x": 1}]),
             )
         ),
+        *(("spec 2, epoch is %r" % (value,), {"spec": 2, "epoch": value}) for value in (-1, 2**53, "1", True, 1.5)),
     ]
     cases: List[Case] = [
         {"name": name, "body": canonical(body_fields(bench, **changes)).decode(), "says": says}

@@ -200,6 +200,11 @@ def permitted(product: products.Product, trial: trials.Trial, permit_id: str) ->
     _note(product, event._replace(why=f"downgrade permit {permit_id}"))
 
 
+def one_way(product: products.Product, trial: trials.Trial, why: str) -> None:
+    """The release changes the data and nothing restores it; raises when that cannot be written down first."""
+    _note(product, _of_trial(product.name, audits.ONE_WAY, trial)._replace(why=audits.fitting(why)))
+
+
 def swapped(product: products.Product, trial: trials.Trial, again: bool = False) -> None:
     """`current` names the new release, and the restart comes next; once for each trial."""
     _note(product, _of_trial(product.name, audits.SWAPPED, trial), once=True, anyhow=not again)

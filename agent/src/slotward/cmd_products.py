@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Dict, List
 
-from slotcore import codes, outcome, settle, status
+from slotcore import codes, keeping, outcome, settle, status
 from slotward import answers, build_info, host, looking, own, product_files, systemd
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _line(setup: own.Setup, unit: status.Unit) -> Dict[str, Any]:
     product = setup.product
     state = host.read_state(product)
     settlement = settle.decide(state, host.clock())
-    shown, code = outcome.state_now(settlement, state.update, unit.runs)
+    shown, code = outcome.state_now(settlement, state.update, unit.runs, keeping.has_failed(state))
     if state.broken is not None:
         code = codes.RECORD_BROKEN
     elif setup.problems:

@@ -68,7 +68,8 @@ def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> a
 
 def _consent(args: argparse.Namespace) -> prepare.Consent:
     permit = prepare.read_document(args.permit) if args.permit else None
-    return prepare.Consent(adopt=args.adopt, start=args.start, server_s=args.server_time or 0, permit=permit)
+    consent = prepare.Consent(adopt=args.adopt, start=args.start, server_s=args.server_time or 0, permit=permit)
+    return consent._replace(one_way=args.accept_one_way)
 
 
 def prepared_answer(setup: own.Setup, prepared: prepare.Prepared, src: Optional[str]) -> answers.Answer:
@@ -109,7 +110,7 @@ def _words(args: argparse.Namespace) -> List[str]:
     words += ["--id", args.id] if args.id else []
     words += ["--server-time", rfc3339.render(args.server_time)] if args.server_time is not None else []
     given = {"--json": args.json, "--adopt": args.adopt, "--start": args.start}
-    given.update({"--no-wait": args.no_wait, "--no-smoke": args.no_smoke})
+    given.update({"--no-wait": args.no_wait, "--no-smoke": args.no_smoke, "--accept-one-way": args.accept_one_way})
     return words + [flag for flag, wanted in given.items() if wanted]
 
 

@@ -150,6 +150,20 @@ def restart(units: Sequence[str], respect_stop: bool) -> None:
         systemd.restart(*units, alone=alone)  # the daemon's unit wants the helper's, and would start it
 
 
+def reload(product: products.Product, must: bool) -> None:
+    """Have systemd read its unit files again; a refusal is told where nothing may depend on it."""
+    from slotward import systemd
+
+    try:
+        systemd.daemon_reload()
+    except codes.Retryable as error:
+        if must:
+            raise
+        print(
+            answers.plain(f"{product.unit} starts as the other release's unit file says: {error.text}"), file=sys.stderr
+        )
+
+
 def executor_for(
     product: products.Product,
     sources: Mapping[str, int],
@@ -180,6 +194,7 @@ def executor_for(
         arm=lambda: arm(product),
         restart=restarted,
         restart_helper=lambda: restart((product.helper_unit,), respect_stop),
+        reload=lambda operation: reload(product, operation.must),
     )
 
 

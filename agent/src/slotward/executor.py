@@ -80,8 +80,12 @@ class Executor:
         arm: Callable[[], None],
         restart: Callable[[], None],
         restart_helper: Callable[[], None],
+        reload: Callable[[ops.Reload], None],
     ) -> None:
-        self._act: Mapping[type, Callable[..., None]] = self._table(copy, check, arm, restart, restart_helper)
+        self._act: Mapping[type, Callable[..., None]] = {
+            **self._table(copy, check, arm, restart, restart_helper),
+            ops.Reload: reload,
+        }
 
     @staticmethod
     def _table(

@@ -25,6 +25,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start", action="store_true", help="agree that a stopped or disabled unit is started by the switch"
     )
+    parser.add_argument(
+        "--accept-one-way",
+        action="store_true",
+        help="agree to a release that changes the data for good: the version before may not read it after going back",
+    )
     _permit(parser)
     server_time(parser)
 

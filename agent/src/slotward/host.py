@@ -33,8 +33,7 @@ def uptime_s(proc: str = "/proc") -> float:
 def clock(proc: str = "/proc") -> settle.Clock:
     """This boot's clock in whole seconds, and its id."""
     with open(proc + "/sys/kernel/random/boot_id", encoding="ascii") as file:
-        boot_id = file.read().strip()
-    return settle.Clock(int(uptime_s(proc)), boot_id)
+        return settle.Clock(int(uptime_s(proc)), file.read().strip())
 
 
 def open_named(path: str) -> int:
@@ -200,6 +199,7 @@ def read_state(product: products.Product) -> settle.State:
         trust_known=trust_known,
         helper=_slot_of(product.path("helper")) if product.helper_unit else None,
         helper_back=_slot_of(product.path("helper.back")) if product.helper_unit else None,
+        snapshot=_part_of_trial(product.path("snapshot")),
     )
     state = _with_good(product, state)
     if damaged or _has_damaged_trial(state):

@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple, Optional, Tuple
 
 from slotcore import audit as audits
-from slotcore import codes, ops, outcome, plans, recording, records, settle, trial, trust_plans, trust_record
+from slotcore import codes, keeping, ops, outcome, plans, recording, records, settle, trial, trust_plans, trust_record
 from slotcore import product as products
 from slotward import audit, clearable, effects, host
 
@@ -59,6 +59,7 @@ def version_on_trial(seen: Look) -> str:
 def end_of(product: products.Product, seen: Look, code: str, why: str = "") -> plans.End:
     """How this trial ends, with the sentence that is remembered."""
     said = records.fitting(why).strip() or outcome.why(product.name, version_on_trial(seen), code)
+    said += keeping.left_behind(product, seen.state, seen.settlement.trial, code)
     return plans.End(code, said, int(time.time()))
 
 
@@ -215,14 +216,22 @@ def begin_trial(product: products.Product, seen: Look, release: Release, restart
     """
     pending = _trial_of(product, seen, release)
     audit.accepted(product, pending)
+    reason = keeping.one_way(product, seen.state, release.record, pending.from_version)
+    if reason is not None:
+        audit.one_way(product, pending, reason.text)
     if release.permit is not None:
         audit.permitted(product, pending, release.permit.permit_id)
     try:
         permitted = trust_plans.plan_permitted(product, seen.state, release.permit, int(time.time()))
         switched = effects.executor_for(product, {}, before_restart=lambda: audit.swapped(product, pending))
-        switched.apply(plans.plan_swap(product, pending, permitted, restart), "swap")
+        keeps = keeping.is_kept(product, keeping.epoch(seen.state), release.record.epoch)
+        switched.apply(plans.plan_swap(product, pending, permitted, restart, keeps), "swap")
     except (OSError, codes.Refused, codes.Retryable) as error:
         after = look(product)
+        if not trial.is_unit_read(after.state.log):
+            from slotward import undoing
+
+            after = undoing.home(product, after)
         if after.state.current == after.state.good and after.state.trial is not None:
             undo = plans.plan_abandon(product, after.state, pending, end_of(product, after, codes.NEVER_STARTED))
             effects.executor_for(product, {}).apply(undo, "abandon")

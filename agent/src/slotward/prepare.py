@@ -204,7 +204,7 @@ def _entrypoint(setup: own.Setup, state: settle.State, consent: bool) -> bool:
 
 
 class Consent(NamedTuple):
-    """What whoever asks agrees to and brings: adopting a plain file, starting a stopped unit, the time there, a permit."""
+    """What whoever asks agrees to and brings: to adopt a file, to start a unit, to change data for good; a time, a permit."""
 
     adopt: bool = False
     start: bool = False
@@ -212,6 +212,7 @@ class Consent(NamedTuple):
     permit: Optional[bytes] = None
     starting: bool = False
     """The unit is down for this alone: a start of it waits for whoever asks."""
+    one_way: bool = False
 
 
 def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consent: Consent) -> Prepared:
@@ -242,9 +243,8 @@ def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consen
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
     manifest, artifact = found.manifest, found.artifact
-    record = records.SlotRecord(
-        target.version, manifest.sequence, artifact.sha256, artifact.size, manifest.expires_at, manifest.channel
-    )
+    lasting = (manifest.expires_at, manifest.channel, manifest.epoch)
+    record = records.SlotRecord(target.version, manifest.sequence, artifact.sha256, artifact.size, *lasting)
     return base._replace(record=record, newest_issued=manifest.issued_at, permit=found.permit)
 
 
@@ -258,8 +258,9 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     prepared = judged(setup, seen, target, consent)
     if prepared.there:
         return prepared
-    from slotward import lookahead
+    from slotward import lookahead, reversing
 
+    reversing.demand(product, seen.state, prepared.record, prepared.from_version, consent.one_way)
     known = src or prepared.reuse or prepared.staged
     url = None if known else target.url or None  # no address: the file is still to be pushed
     adopt_size = os.stat(product.entrypoint).st_size if prepared.adopt else 0

@@ -37,6 +37,7 @@ def build(args: argparse.Namespace) -> answers.Answer:
         artifacts=tuple(entry for _path, entry in sources),
         channel=args.channel,
         min_from=args.min_from,
+        epoch=args.epoch,
     )
     release.build_manifest(wanted)  # a name that is none must not become a directory
     directory = os.path.join(args.output, release.directory(args.product, args.version))

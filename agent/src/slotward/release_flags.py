@@ -69,6 +69,13 @@ def _build(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--output", required=True, metavar="DIR", help="the base of all releases")
     sub.add_argument("--channel", default=manifest.DEFAULT_CHANNEL, help="default: %(default)s")
     sub.add_argument("--min-from", metavar="VERSION", help="releases below this one must pass a stepping stone first")
+    sub.add_argument(
+        "--epoch",
+        type=_epoch,
+        default=0,
+        metavar="N",
+        help="the format of the daemon's data, when a change of it must not be undone by an older release: default 0",
+    )
     _times(sub, 365)
     _previous(sub, "manifests of earlier releases, or directories with them: what --sequence next counts")
 
@@ -248,6 +255,10 @@ def _positive(text: str) -> int:
 
 def _sequence(text: str) -> str:
     return text if text == "next" else str(_positive(text))
+
+
+def _epoch(text: str) -> int:
+    return 0 if text == "0" else _positive(text)
 
 
 def _days(text: str) -> int:

@@ -65,14 +65,14 @@ def restart_mode(systemd_version: int) -> str:
     return "RestartMode=direct" if systemd_version >= RESTART_MODE_SINCE else ""
 
 
-def rollback_dropin(unit_name: str, product_name: str, *wanted: str) -> SystemFile:
-    """What puts a unit under the guard: it runs before each start, and after a failure. `wanted` starts with the unit."""
+def rollback_dropin(unit_name: str, product_name: str, *more: str) -> SystemFile:
+    """What puts a unit under the guard: it runs before each start, and after a failure. `more` are further lines of it."""
     guard = f"slotward-guard@{product_name}.service"
     text = (
         f"{HEAD}: a release that is not confirmed does not survive. Changes nothing without a trial.\n"
         f"[Unit]\nWants={guard}\nAfter={guard}\nOnFailure=slotward-rollback@{product_name}.service\n"
     )
-    return unit(f"{unit_name}.d/50-slotward-rollback.conf", text + "".join(f"Wants={name}\n" for name in wanted))
+    return unit(f"{unit_name}.d/50-slotward-rollback.conf", text + "".join(line + "\n" for line in more))
 
 
 def probe_unit_of(product_name: str) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import Callable, List, NamedTuple, Optional, Tuple
 
-from slotcore import codes, probing
+from slotcore import codes, keeping, probing
 from slotcore import product as products
 from slotward import unit_files, units_modes
 
@@ -29,6 +29,10 @@ SHARED_UNITS = (
     "slotward-deadline@.timer",
 )
 GUARD_SERVICES = ("slotward-guard", "slotward-rollback", "slotward-deadline")
+DATA_UNIT = "slotward-data@.service"
+"""Only a product with hooks for its data has an instance of it."""
+AFTER_HOOK_S = 60
+"""How much longer than its hooks the unit may take: to write back what they wrote, and to go back."""
 
 _PATH = re.compile(r"/[A-Za-z0-9._/:@+=,-]*")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
@@ -80,12 +84,42 @@ def timer_of(name: str) -> str:
     return f"slotward-deadline@{name}.timer"
 
 
+def keeps_data(product: products.Product) -> bool:
+    """Whether the product's data is kept before a release that changes it, and restored after it."""
+    return product.hook(keeping.SNAPSHOT) is not None and product.hook(keeping.RESTORE) is not None
+
+
+def _more_facts(product: products.Product) -> str:
+    """What the guard must know of parts, starts and data; nothing for most products."""
+    lines = ["RELOAD=yes"] if product.has_unit_part else []
+    lines += [f"STARTS={product.max_starts}"] if product.max_starts else []
+    for name in (keeping.SNAPSHOT, keeping.RESTORE):
+        hook = product.hook(name)
+        if hook is not None and keeps_data(product):
+            lines.append(f"{name.upper()}={hook.timeout_s} {hook.user} {' '.join(hook.command)}")
+    return "".join(line + "\n" for line in lines)
+
+
+def _data_files(product: products.Product) -> List[SystemFile]:
+    """The unit that keeps and restores data, and how long that of this product may take."""
+    slots, longest = product.slots_dir, max(hook.timeout_s for hook in product.hooks)
+    text = (
+        f"{unit_files.HEAD}.\n[Unit]\nRequiresMountsFor={slots}\n[Service]\nTimeoutStartSec={longest + AFTER_HOOK_S}s\n"
+    )
+    instance = DATA_UNIT.replace("@", f"@{product.name}")
+    return [
+        unit_files.unit(DATA_UNIT, unit_files.filled(DATA_UNIT, {"@GUARD_DIR@": GUARD_DIR})),
+        unit_files.unit(f"{instance}.d/50-slots.conf", text),
+    ]
+
+
 def _guard_files(product: products.Product) -> List[SystemFile]:
     hardening = unit_files.resource("units/hardening").rstrip("\n")
     marks = {"@GUARD_DIR@": GUARD_DIR, "@HARDENING@": hardening}
     facts = f"UNIT={product.unit}\nSLOTS={product.slots_dir}\n"
     if product.helper_unit:
         facts += f"HELPER={product.helper_unit}\n"
+    facts += _more_facts(product)
     return [
         SystemFile(GUARD_DIR + "/guard", 0o755, unit_files.resource("guard")),
         SystemFile(f"{GUARD_DIR}/guard.d/{product.name}.env", 0o644, facts),
@@ -104,7 +138,10 @@ def _instance_files(product: products.Product) -> List[SystemFile]:
     ]
     # PropagatesReloadTo= does nothing here but keep systemd from forgetting how a unit that it need not keep has ended
     kept = f"{product.unit} {product.helper_unit}".rstrip()
-    timer = f"{head}RequiresMountsFor={slots}\nConditionPathExists={slots}/trial\nPropagatesReloadTo={kept}\n"
+    lasts = f"ConditionPathExists={slots}/trial\n"
+    if keeps_data(product):  # ticks also try a restore that failed again
+        lasts = f"ConditionPathExists=|{slots}/trial\nConditionPathExists=|{slots}/{keeping.NAME}\n"
+    timer = f"{head}RequiresMountsFor={slots}\n{lasts}PropagatesReloadTo={kept}\n"
     files.append(SystemFile(f"{UNIT_DIR}/{timer_of(product.name)}.d/50-slots.conf", 0o644, timer))
     return files
 
@@ -134,11 +171,15 @@ def render(
     if agent is not None:
         files.append(_agent_unit(product, agent, systemd_version))
         files += units_modes.files(product, agent)
-    wants: List[str] = []
+    more: List[str] = []
+    if keeps_data(product):  # no start happens without it: an old daemon must not write into newer data
+        files += _data_files(product)
+        data = DATA_UNIT.replace("@", f"@{product.name}")
+        more += [f"Requires={data}", f"After={data}"]
     if probing.SOURCE in product.confirm_sources:
         files.append(unit_files.probe_unit(product, command))
-        wants.append(unit_files.probe_unit_of(product.name))
-    files.append(unit_files.rollback_dropin(product.unit, product.name, *wants))
+        more.append(f"Wants={unit_files.probe_unit_of(product.name)}")
+    files.append(unit_files.rollback_dropin(product.unit, product.name, *more))
     return tuple(files)
 
 

@@ -58,6 +58,7 @@ RESTORED = _event("restored", "11953d726e073fd381fd40201fa59efb", 4)
 REPAIRED = _event("repaired", "389f25f3d87f0a09e60b736cd495e3dc", 4, first=True)
 INSTALLED = _event("installed", "22d747ec646db57fbfcc773147dd9a3b", 5)
 ADOPTED = _event("adopted", "261c5cca075d59e7cecf59820006c343", 5)
+ONE_WAY = _event("one-way", "0b7e2f7cf4d94c36b0b8a3d5e1c96a47", 4, first=True)
 MODE_CHANGED = _event("mode-changed", "41981705da5ccccc02413aa566f253a7", 4, first=True)
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")

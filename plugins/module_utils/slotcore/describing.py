@@ -46,6 +46,7 @@ def _own(parts: Parts) -> Dict[str, object]:
         return {
             "artifacts": [dict(one._asdict()) for one in body.artifacts],
             "channel": body.channel,
+            "epoch": body.epoch,
             "manifest_sha256": parts.sha256,
             "min_from": body.min_from,
             "version": body.version,
@@ -78,7 +79,9 @@ def _own_lines(parts: Parts, times: str) -> List[str]:
     body = parts.body
     if isinstance(body, manifest.Manifest):
         since = ", from %s on" % body.min_from if body.min_from else ""
-        head = "%s %s, sequence %d, channel %s%s" % (body.product, body.version, body.sequence, body.channel, since)
+        epoch = ", data of epoch %d" % body.epoch if body.epoch else ""
+        head = "%s %s, sequence %d, channel %s%s%s"
+        head %= (body.product, body.version, body.sequence, body.channel, since, epoch)
         return [head, times, *(_file_line(one) for one in body.artifacts)]
     if isinstance(body, documents.KeySet):
         head = "key set of %s, sequence %d, threshold %d" % (body.product, body.sequence, body.threshold)

@@ -8,7 +8,9 @@ Rules:
 - Whatever else moved `current`, settling makes `helper` name the same slot: at rest, and in a trial that a cut left
   between the two.
 - A guard that was ended after it had moved the links owes restarts, as its log says: settling pays them (guard.md, section 4).
-- A product without a helper has none of this in its plans.
+- Where a unit file is a part of the releases, systemd reads it again after `current` has moved and before the restart.
+  Forth that must succeed; back nothing depends on it, and the log says whether it is still to be done.
+- A product without a helper, and without such a part, has none of this in its plans.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def plan_return(product: products.Product, state: settles.State) -> ops.Plan:
     moved: ops.Plan = ()
     if state.current != home:
         ready = () if state.back == home else ops.link_durably(product.path("back"), home)
-        moved = (*ready, *_over(product, "back", "current"))
+        moved = (*ready, *_over(product, "back", "current"), *_unit_of(product, state, moves=True))
     if not product.helper_unit or state.helper == home:
         return (*moved, ops.Restart()) if moved else ()
     if state.helper_back == home:
@@ -67,11 +69,32 @@ def plan_owed(product: products.Product, state: settles.State, moved: ops.Plan) 
     kinds = {type(operation) for operation in moved}  # operations without fields are all equal
     if ops.Restart in kinds:
         return ()
+    if product.has_unit_part and trials.is_unread(state.log):
+        return (*_unit_of(product, state), ops.Restart())
     if trials.owes(state.log):
         return (ops.Restart(),)
     if product.helper_unit and trials.owes(state.log, b"helper ") and ops.RestartHelper not in kinds:
         return (ops.RestartHelper(),)
     return ()
+
+
+def plan_unit(product: products.Product) -> ops.Plan:
+    """Have systemd start the new release as its own unit file says; the log says when it does."""
+    if not product.has_unit_part:
+        return ()
+    log = product.path("trial.log")
+    return (ops.Reload(must=True), ops.Append(log, trials.UNIT_READ), ops.Sync(log))
+
+
+def _unit_of(product: products.Product, state: settles.State, moves: bool = False) -> ops.Plan:
+    """Have systemd start the good release as its own unit file says, and say in the log whether it does."""
+    if not product.has_unit_part:
+        return ()
+    if not state.log:
+        return (ops.Reload(must=False),)
+    log = product.path("trial.log")
+    said = (ops.Append(log, trials.MOVED),) if moves else ()
+    return (*said, ops.Reload(must=False), ops.Append(log, trials.RELOADED))
 
 
 def _over(product: products.Product, source: str, name: str) -> ops.Plan:

@@ -41,7 +41,7 @@ class Listing(NamedTuple):
 def render(listing: Listing) -> bytes:
     """The bytes of a listing; equal trees have equal listings."""
     entries = [dict(entry._asdict(), mode=f"{entry.mode:04o}") for entry in sorted(listing.entries)]
-    return records.dump({"spec": records.SPEC, "record": listing.record._asdict(), "entries": entries})
+    return records.dump({"spec": records.SPEC, "record": listing.record.as_json(), "entries": entries})
 
 
 def parse(data: bytes, name: str) -> Listing:

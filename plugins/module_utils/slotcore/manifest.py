@@ -4,7 +4,8 @@
 Rules:
 
 * Published form: ``{"manifest": <base64 of the body>, "signatures": [{"kid": ..., "sig": <base64>}]}``.
-* The body has exactly the fields of ``BODY_FIELDS``, spelled exactly, plus those of ``OPTIONAL_FIELDS``.
+* The body has exactly the fields of ``BODY_FIELDS``, spelled exactly, plus those of ``OPTIONAL_FIELDS``; of spec 2 also
+  ``epoch``, the format of the product's data, which is 0 where it is absent.
 * Lists hold distinct things: key ids, keys (by their SPKI) and artifact names.
 * A key's SPKI is the one DER encoding of a P-256 or an Ed25519 key, so that equal keys are equal bytes.
 * The shape is judged here; whether the body is canonical is judged after the signatures (``signatures.py``).
@@ -16,10 +17,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional, Tuple
 
-from . import fields, rfc3339
+from . import canonical, fields, rfc3339
 
 TYPE = "slotward.release"
 SPEC = 1
+EPOCH_SPEC = 2
 MAX_BODY = 1 << 20
 MAX_PUBLISHED = 2 << 20
 MAX_KEYS = 16
@@ -106,6 +108,12 @@ class Manifest(NamedTuple):
     artifacts: Tuple[Artifact, ...]
     channel: str = DEFAULT_CHANNEL
     min_from: Optional[str] = None
+    epoch: int = 0
+
+    @property
+    def spec(self) -> int:
+        """The lowest spec that can say all of it: what an older reader can read it can."""
+        return EPOCH_SPEC if self.epoch else SPEC
 
 
 def parse_published(data: bytes) -> Published:
@@ -120,11 +128,12 @@ def parse_published(data: bytes) -> Published:
 def parse_body(data: bytes) -> Tuple[Manifest, object]:
     """The manifest in `data`, and the JSON value it was read from."""
     value = fields.read(data, "the manifest", MAX_BODY)
-    found = fields.Fields(value, "", BODY_FIELDS, OPTIONAL_FIELDS)
+    with_epoch = isinstance(value, dict) and value.get("spec") == EPOCH_SPEC
+    found = fields.Fields(value, "", BODY_FIELDS, (*OPTIONAL_FIELDS, "epoch") if with_epoch else OPTIONAL_FIELDS)
     if found.text("type") != TYPE:
         raise found.bad("type", ascii(TYPE))
-    if found.integer("spec") != SPEC:
-        raise found.bad("spec", "%d (a newer agent may read it)" % SPEC)
+    if found.integer("spec") not in (SPEC, EPOCH_SPEC):
+        raise found.bad("spec", "%d or %d (a newer agent may read it)" % (SPEC, EPOCH_SPEC))
     body = Manifest(
         product=product(found),
         version=found.version("version"),
@@ -135,6 +144,7 @@ def parse_body(data: bytes) -> Tuple[Manifest, object]:
         artifacts=tuple(_artifact(*item) for item in found.items("artifacts")),
         channel=found.optional("channel", CHANNEL, CHANNEL_RULE) or DEFAULT_CHANNEL,
         min_from=found.version("minFrom") if "minFrom" in found else None,
+        epoch=found.number("epoch", 0, canonical.MAX_INT) if "epoch" in found else 0,
     )
     _check_whole(body)
     return body, value

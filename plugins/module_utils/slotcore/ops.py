@@ -116,8 +116,29 @@ class RestartHelper(NamedTuple):
     """Restart the helper's unit alone, in the same way: only its link has moved."""
 
 
+class Reload(NamedTuple):
+    """Have systemd read its unit files again: one of them has moved. Where nothing else may depend on it, a refusal is told."""
+
+    must: bool
+
+
 Operation = Union[
-    Write, Copy, Discard, Unpack, Append, Sync, SyncDir, Link, Rename, Claim, Unlink, Check, Arm, Restart, RestartHelper
+    Write,
+    Copy,
+    Discard,
+    Unpack,
+    Append,
+    Sync,
+    SyncDir,
+    Link,
+    Rename,
+    Claim,
+    Unlink,
+    Check,
+    Arm,
+    Restart,
+    RestartHelper,
+    Reload,
 ]
 Plan = Tuple[Operation, ...]
 

@@ -23,6 +23,12 @@ _WHY: Dict[str, str] = {
     codes.NEVER_STARTED: "the update to {product} {version} ended before it was started",
     codes.UNIT_FAILED: "the unit failed while {product} {version} was on trial",
     codes.UNIT_STOPPED: "{product} {version} exited during its trial and systemd does not restart it",
+    codes.STAGED_MANUAL: "{product} {version} is staged and waits for an operator's word",
+    codes.PROBE_FAILED: "a required probe of {product} {version} kept failing",
+    codes.PROBE_FLAPPING: "a required probe of {product} {version} kept changing between passing and failing",
+    codes.RESTORE_FAILED: "the data from before {product} {version} could not be restored",
+    codes.SNAPSHOT_FAILED: "the data could not be kept before the first start of {product} {version}",
+    codes.TOO_MANY_STARTS: "{product} {version} was started more often than its trial allows",
     codes.OPERATOR: "an operator took {product} {version} back",
     codes.GAVE_UP: "{product} {version} itself asked to go back",
     codes.PROBE_FAILED: "a required probe of {product} {version} kept failing",
@@ -40,10 +46,17 @@ def why(product: str, version: str, code: str) -> str:
     return _WHY.get(code, _DID_NOT_START).format(product=product, version=version or "(unknown version)")
 
 
-def state_now(settlement: settles.Settlement, update: records.Update, unit_runs: bool) -> Tuple[str, str]:
-    """The state and code to show: a trial in flight, else how the last one ended, else idle."""
+def state_now(
+    settlement: settles.Settlement, update: records.Update, unit_runs: bool, restore_failed: bool = False
+) -> Tuple[str, str]:
+    """The state and code to show: a trial in flight, else how the last one ended, else idle.
+
+    Data that could not be restored keeps the good version from starting, so nothing was rolled back yet.
+    """
     if settlement.action is settles.Action.AWAIT:
         return "trial", codes.TRIAL_PENDING
+    if restore_failed:
+        return "rollback-failed", codes.RESTORE_FAILED
     last: Optional[records.Last] = update.last
     if last is None:
         return "idle", codes.OK

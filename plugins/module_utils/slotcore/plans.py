@@ -7,13 +7,14 @@ Rules:
 - The end of a trial begins with the claim (I12). Confirming raises the floor before `good` moves; the floor never falls (I3).
 - Going back is one rename of a link that exists, before anything that needs space (I2), and only ever to `good`.
 - Which links those are, and what restarts after them, is told in `links`.
+- Once confirmed, no data is restored: what says that it was kept goes before `good` moves (products.md, section 6).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Optional, Sequence
 
-from . import codes, filling, links, listings, ops, recording, records, trust_plans
+from . import codes, filling, keeping, links, listings, ops, recording, records, trust_plans
 from . import product as products
 from . import settle as settles
 from . import trial as trials
@@ -86,26 +87,37 @@ def plan_stage(
 
 
 def plan_swap(
-    product: products.Product, trial: trials.Trial, permitted: ops.Plan = (), restart: bool = True
+    product: products.Product,
+    trial: trials.Trial,
+    permitted: ops.Plan = (),
+    restart: bool = True,
+    snapshot: bool = False,
 ) -> ops.Plan:
     """Start the trial of the bytes in `trial.to_slot` (the order of DESIGN 4).
 
     `permitted` uses the permit up that it needs: after the record that says for what, before what it allows.
     Without `restart` it is a start of the unit that waits for this plan, and that the guard has seen already: it is
-    written down here, so that the guard counts from it.
+    written down here, so that the guard counts from it. With `snapshot` the data is kept before the first start.
     """
     swapped_s = trial.deadline_s - trial.length_s
     log = product.path("trial.log")
     started: ops.Plan = (ops.Append(log, b"start %d\n" % swapped_s), ops.Sync(log))
     return (
         links.plan_ways_back(product, trial.from_slot)
-        + ops.write_durably(product.path("trial.log"), trials.LOG_HEADER)
+        + ops.write_durably(log, _log(product, snapshot))
         + ops.write_durably(product.path("trial"), trials.render_trial(trial))
         + permitted
         + (ops.Arm(),)
         + links.plan_starts(product, trial.to_slot)
+        + links.plan_unit(product)
         + ((ops.Restart(),) if restart else started)
     )
+
+
+def _log(product: products.Product, snapshot: bool) -> bytes:
+    """What a trial's log begins with."""
+    unit = trials.UNIT_DUE if product.has_unit_part else b""
+    return trials.LOG_HEADER + (trials.SNAPSHOT_DUE if snapshot else b"") + unit
 
 
 def _about(state: settles.State, trial: Optional[trials.Trial], slot: Optional[str]) -> records.SlotRecord:
@@ -149,8 +161,9 @@ def plan_finish_confirm(
     floor = trust_plans.floor_after(product, state, trial, about)
     update = state.update._replace(floor=floor, last=_last(trial, "confirmed", end, about.version))
     permitted = state.trust is not None and state.trust.allowed is not None
+    kept = () if state.snapshot is None else (keeping.NAME,)
     return (
-        ops.unlink_durably(product.slots_dir, *links.ways_back(product))
+        ops.unlink_durably(product.slots_dir, *links.ways_back(product), *kept)
         + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
         + (trust_plans.plan_ended(product, state, update) if permitted else ())

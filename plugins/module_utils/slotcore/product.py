@@ -179,6 +179,11 @@ class Product(NamedTuple):
     windows: Tuple[Window, ...] = ()
     freezes: Tuple[Freeze, ...] = ()
 
+    @property
+    def has_unit_part(self) -> bool:
+        """Whether a unit file comes with a release, so that systemd must read its files anew whenever `current` has moved."""
+        return any(part.unit for part in self.parts)
+
     def hook(self, name: str) -> Optional[Hook]:
         """The hook of that name, if there is one."""
         return next((hook for hook in self.hooks if hook.name == name), None)

@@ -27,6 +27,15 @@ class SlotRecord(NamedTuple):
     size: int
     expires_at: int = 0
     channel: str = ""
+    epoch: int = 0
+    """Of its data; it stands in a record only when it is not 0, since older readers know no such field."""
+
+    def as_json(self) -> Dict[str, Any]:
+        """The fields as a record has them."""
+        found = self._asdict()
+        if not self.epoch:
+            del found["epoch"]
+        return found
 
 
 class Failed(NamedTuple):
@@ -87,7 +96,8 @@ def parse_slots(data: bytes, name: str) -> Slots:
 
 def slot_record(value: Any, name: str, what: str) -> SlotRecord:
     """`value`, which must be the record of one release's bytes."""
-    entry = object_of(value, name, what, SlotRecord._fields)
+    with_epoch = isinstance(value, dict) and "epoch" in value
+    entry = object_of(value, name, what, SlotRecord._fields if with_epoch else SlotRecord._fields[:-1])
     return SlotRecord(
         version=text(entry["version"], name, f"{what}'s version"),
         sequence=number(entry["sequence"], name, f"{what}'s sequence"),
@@ -95,6 +105,7 @@ def slot_record(value: Any, name: str, what: str) -> SlotRecord:
         size=number(entry["size"], name, f"{what}'s size"),
         expires_at=number(entry["expires_at"], name, f"{what}'s expires_at"),
         channel=text(entry["channel"], name, f"{what}'s channel"),
+        epoch=number(entry.get("epoch", 0), name, f"{what}'s epoch"),
     )
 
 
@@ -151,7 +162,7 @@ def dump(value: Mapping[str, Any]) -> bytes:
 
 def render_slots(slots: Mapping[str, SlotRecord]) -> bytes:
     """The bytes of `slots.json`."""
-    return dump({"spec": SPEC, "slots": {slot: record._asdict() for slot, record in slots.items()}})
+    return dump({"spec": SPEC, "slots": {slot: record.as_json() for slot, record in slots.items()}})
 
 
 def last_as_json(last: Optional[Last]) -> Optional[Dict[str, Any]]:

@@ -96,7 +96,7 @@ def _fields(wanted: manifest.Manifest) -> Dict[str, object]:
         ],
         "product": wanted.product,
         "sequence": wanted.sequence,
-        "spec": manifest.SPEC,
+        "spec": wanted.spec,
         "type": manifest.TYPE,
         "version": wanted.version,
     }
@@ -104,6 +104,8 @@ def _fields(wanted: manifest.Manifest) -> Dict[str, object]:
         found["channel"] = wanted.channel
     if wanted.min_from is not None:
         found["minFrom"] = wanted.min_from
+    if wanted.epoch:
+        found["epoch"] = wanted.epoch
     return found
 
 

@@ -87,6 +87,8 @@ class State(NamedTuple):
     helper: Optional[str] = None
     """What the helper's unit starts, where its release goes back to; both looked at only when the product has a helper."""
     helper_back: Optional[str] = None
+    snapshot: Optional[bytes] = None
+    """What says that a copy of the data is kept, which a release on trial may have changed (`keeping`)."""
 
 
 def is_mendable(state: State) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from . import codes, outcome, records, standing
+from . import codes, keeping, outcome, records, standing
 from . import product as products
 from . import settle as settles
 
@@ -128,7 +128,7 @@ def _slots_as_json(state: settles.State) -> Dict[str, Any]:
     }
     for slot in products.SLOTS:
         entry = state.slots.get(slot)
-        answer[slot] = entry._asdict() if entry is not None else None
+        answer[slot] = entry.as_json() if entry is not None else None
     return answer
 
 
@@ -153,7 +153,7 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
     settlement = settles.decide(state, clock)
     trial = settlement.on_trial
     runs = host.unit.runs and (host.helper.runs or not product.helper_unit)
-    shown, code = outcome.state_now(settlement, state.update, runs)
+    shown, code = outcome.state_now(settlement, state.update, runs, keeping.has_failed(state))
     broken, trusted = state.broken, standing.in_force(product, state)
     if broken is not None:
         code = codes.RECORD_BROKEN

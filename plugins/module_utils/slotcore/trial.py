@@ -18,6 +18,13 @@ from . import product as products
 
 MAX_BYTES = 4096
 LOG_HEADER = b"log 1".ljust(63, b"#") + b"\n"
+SNAPSHOT_DUE = b"snapshot due\n"
+"""In the log of a trial before whose first start the data is to be kept."""
+UNIT_DUE = b"unit due\n"
+"""In the log of a trial whose release brings a unit file, which systemd has not read yet; then it has."""
+UNIT_READ = b"unit read\n"
+MOVED, RELOADED = b"moved 0\n", b"reloaded 0\n"
+"""Going back with a unit file: the links have moved, systemd has read it again. The guard writes the time, which nobody reads."""
 CRASHES_TO_GO_BACK = 4
 
 _LINE = re.compile(rb"([A-Z][A-Z0-9_]*)=([A-Za-z0-9._:/+=-]+)\n")
@@ -180,6 +187,19 @@ def count_crashes(log: bytes) -> int:
 def was_started(log: bytes) -> bool:
     """Whether the guard saw a start with `current` at the new slot."""
     return any(line.startswith(b"start ") for line in log.split(b"\n")[:-1])
+
+
+def is_unit_read(log: bytes) -> bool:
+    """Whether systemd has read the unit file that came with the release on trial, or none came."""
+    lines = log.splitlines(keepends=True)
+    return UNIT_DUE not in lines or UNIT_READ in lines
+
+
+def is_unread(log: bytes) -> bool:
+    """Whether somebody went back and was ended before systemd had read the good release's unit file again."""
+    words = [line.split(b" ")[0] for line in log.split(b"\n")[:-1]]
+    turns = [word for word in words if word in (b"moved", b"reloaded")]
+    return turns[-1:] == [b"moved"]
 
 
 def owes(log: bytes, whose: bytes = b"") -> bool:

@@ -214,7 +214,7 @@ class Host:
         def restart() -> None:
             self.restarts += 1
 
-        return executor.Executor(copy, lambda operation: None, lambda: None, restart, restart)
+        return executor.Executor(copy, lambda operation: None, lambda: None, restart, restart, lambda operation: None)
 
     def look(self, clock: settle.Clock) -> manager.Look:
         """The agent's look at the host, by a clock of ours."""
