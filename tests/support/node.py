@@ -374,9 +374,13 @@ class Node:
         return self.sh(
             f"ls -la {SLOTS} {SLOTS}/staging {STAGING} /run/slotward; cd {SLOTS} && tail -n +1 *.json trial* 2>&1;"
             f"cat {CONFIG}; systemctl status -n 0 --no-pager {units};"
-            f"journalctl -q -o short-monotonic --no-pager --after-cursor='{self._since}' | tail -n 150",
+            f"{self.story_of_journal()}",
             check=False,
         )
+
+    def story_of_journal(self) -> str:
+        """The command that shows the end of the journal."""
+        return f"journalctl -q -o short-monotonic --no-pager --after-cursor='{self._since}' | tail -n 150"
 
 
 class Machines:

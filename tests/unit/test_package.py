@@ -31,6 +31,7 @@ TOP = {
     "SECURITY.md",
     "changelogs",
     "docs",
+    "examples",
     "meta",
     "playbooks",
     "plugins",

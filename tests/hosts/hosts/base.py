@@ -39,14 +39,14 @@ def _build(suite: str, target: pathlib.Path) -> None:
     fresh = target.with_name(f".{suite}.building")
     log = target.with_name(f"{suite}.log")
     options = recipe.apt_options(process.tool("apt-config", "dump"))
-    for mirror in _mirrors():
+    for mirror in mirrors():
         tree.remove(fresh)
         if _built(recipe.build_command(suite, str(fresh), mirror, options), log):
             finish(fresh)
             os.rename(fresh, target)
             return
     tree.remove(fresh)
-    tried = " and ".join(_mirrors())
+    tried = " and ".join(mirrors())
     raise errors.HostError(
         f"cannot build {suite} from {tried}: see {log}, or set SLOTWARD_HOSTS_MIRROR to a mirror that has it"
     )
@@ -66,7 +66,8 @@ def _built(command: list[str], log: pathlib.Path) -> bool:
             return False
 
 
-def _mirrors() -> list[str]:
+def mirrors() -> list[str]:
+    """Where trees come from: what was chosen, or what this machine's apt uses and then the archive."""
     chosen = os.environ.get("SLOTWARD_HOSTS_MIRROR")
     if chosen:
         return [chosen]

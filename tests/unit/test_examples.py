@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of examples/: the agent takes them, the archive of one is the same each time, and the hooks of another lose no command."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import types
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slotcore import product_config
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+NAMES = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+
+
+def test_the_four_that_were_promised_are_there() -> None:
+    """One file, data, workers, a tree."""
+    assert NAMES == ["nginx", "prometheus-node-exporter", "redis-server", "tally"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_product_s_file_has_no_problem(name: str) -> None:
+    """As `slotward config check` reads it; and each says how it is confirmed without anybody."""
+    file = EXAMPLES / name / f"{name}.toml"
+    product, problems = product_config.load(file.read_bytes(), str(file), name)
+    assert problems == ()
+    assert [probe.name for probe in product.probes if probe.required]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_product_s_file_names_is_beside_it(name: str) -> None:
+    """Hooks and probes are there, and can be run."""
+    product, _problems = product_config.load((EXAMPLES / name / f"{name}.toml").read_bytes(), name, name)
+    for command in [hook.command for hook in product.hooks] + [probe.command for probe in product.probes]:
+        if command:
+            file = EXAMPLES / name / "hooks" / pathlib.Path(command[0]).name
+            assert command[0] == f"/etc/slotward-hooks/{file.name}"
+            assert file.stat().st_mode & 0o111
+
+
+def test_an_archive_is_the_same_each_time(tmp_path: pathlib.Path) -> None:
+    """Whoever packs the release again has the digest that was signed."""
+    made = []
+    for number in range(2):
+        path = tmp_path / f"{number}.tar.gz"
+        subprocess.run([str(EXAMPLES / "tally" / "pack"), "1.2.3", str(path)], check=True, timeout=60)
+        made.append(path.read_bytes())
+    assert made[0] == made[1]
+    subprocess.run(["tar", "-xzf", str(tmp_path / "0.tar.gz"), "-C", str(tmp_path)], check=True, timeout=60)
+    said = subprocess.run([str(tmp_path / "tally"), "version"], check=True, capture_output=True, text=True, timeout=60)
+    assert said.stdout == "tally 1.2.3\n"
+
+
+@pytest.fixture(scope="module")
+def hooks() -> types.ModuleType:
+    """The hooks of redis-server as a module."""
+    spec = importlib.util.spec_from_file_location("redis_data", EXAMPLES / "redis-server" / "hooks" / "redis_data.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def resp(*commands: list[bytes]) -> bytes:
+    """Commands as they stand in an append-only file."""
+    return b"".join(
+        b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words) for words in commands
+    )
+
+
+WORDS = st.lists(st.binary(max_size=20), min_size=1, max_size=5)
+
+
+@given(written=st.lists(WORDS, max_size=5), cut=st.integers(min_value=0, max_value=400), before=st.binary(max_size=9))
+def test_a_file_that_was_cut_gives_its_whole_commands(
+    hooks: types.ModuleType,
+    tmp_path_factory: pytest.TempPathFactory,
+    written: list[list[bytes]],
+    cut: int,
+    before: bytes,
+) -> None:
+    """Every command that is there whole, in order; the one that was cut never, for nobody was told that it was done."""
+    path = tmp_path_factory.mktemp("aof") / "file"
+    path.write_bytes((before + b"#TS:1\r\n" + resp(*written))[: len(before) + 7 + cut])
+    found = list(hooks.commands(path, len(before)))
+    assert found == written[: len(found)]
+    assert len(resp(*written[: len(found) + 1])) > cut or found == written
+
+
+def test_what_is_no_command_is_said(hooks: types.ModuleType, tmp_path: pathlib.Path) -> None:
+    """A part that is not in Redis's protocol was not written by appending."""
+    path = tmp_path / "appendonly.aof"
+    path.write_bytes(b"REDIS0011\r\n")
+    with pytest.raises(hooks.Problem, match=r"appendonly\.aof: no command at byte 0"):
+        list(hooks.commands(path, 0))
+
+
+def tree(root: pathlib.Path, **files: bytes) -> pathlib.Path:
+    """The files of version 7 and later: base, first and second increment, with their manifest."""
+    directory = root / "appendonlydir"
+    directory.mkdir(parents=True)
+    lines = []
+    for kind, data in files.items():
+        (directory / kind).write_bytes(data)
+        lines.append(f"file {kind} seq {2 if kind == 'second' else 1} type {'b' if kind == 'base' else 'i'}\n")
+    (directory / "appendonly.aof.manifest").write_text("".join(reversed(lines)), encoding="ascii")
+    return root
+
+
+def test_what_was_written_since_is_found(hooks: types.ModuleType, tmp_path: pathlib.Path) -> None:
+    """After a file of before version 7, after files of version 7, and nothing when nothing was written."""
+    data = hooks.Data(tmp_path, "appendonly.aof", "appendonlydir", "dump.rdb")
+    old = tmp_path / "old"
+    old.mkdir()
+    (old / "appendonly.aof").write_bytes(b"old")
+    older = tree(tmp_path / "older", base=b"base", first=b"first")
+    newer = tree(tmp_path / "newer", base=b"base", first=b"first and more", second=b"new")
+    directory = newer / "appendonlydir"
+    assert hooks.added(data, older, newer) == [(directory / "first", 5), (directory / "second", 0)]
+    upgraded = tree(tmp_path / "upgraded", base=b"old", first=b"new")
+    assert hooks.added(data, old, upgraded) == [(upgraded / "appendonlydir" / "first", 0)]
+    assert hooks.added(data, older, older) == []
+
+
+@pytest.mark.parametrize("files", [{"base": b"BASE", "first": b"first"}, {"base": b"base"}], ids=["other", "fewer"])
+def test_what_was_rewritten_in_the_trial_is_refused(
+    hooks: types.ModuleType, tmp_path: pathlib.Path, files: dict[str, bytes]
+) -> None:
+    """The commands since the snapshot are not there any more: nobody may pretend that nothing was lost."""
+    data = hooks.Data(tmp_path, "appendonly.aof", "appendonlydir", "dump.rdb")
+    older = tree(tmp_path / "older", base=b"base", first=b"first")
+    with pytest.raises(hooks.Problem):
+        hooks.added(data, older, tree(tmp_path / "newer", **files))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ("appendonly no", "appendonly is not yes"),
+        ("auto-aof-rewrite-percentage 100", "auto-aof-rewrite-percentage is not 0"),
+        ("replicaof other 6379", "a replica has its data from its primary"),
+    ],
+)
+def test_a_configuration_that_the_hooks_are_no_good_for_is_refused(
+    hooks: types.ModuleType, tmp_path: pathlib.Path, changed: str, said: str
+) -> None:
+    """Before anything is copied; the last value of a key counts, as for Redis."""
+    path = tmp_path / "redis.conf"
+    path.write_text(
+        '# dir /x\ndir /data\nappendonly yes\nauto-aof-rewrite-percentage 0\nappendfilename "a.aof"\n', encoding="ascii"
+    )
+    assert hooks.find_data(hooks.read_config(path)) == (pathlib.Path("/data"), "a.aof", "appendonlydir", "dump.rdb")
+    with path.open("a", encoding="ascii") as file:
+        file.write(f"{changed}\n")
+    with pytest.raises(hooks.Problem, match=said):
+        hooks.find_data(hooks.read_config(path))
+
+
+def test_a_time_of_expiry_is_said_in_words_that_the_version_knows(hooks: types.ModuleType) -> None:
+    """SET takes a time since 6.2; the value that happens to read PXAT is a value."""
+    command = [b"set", b"key", b"PXAT", b"pxat", b"17", b"XX"]
+    assert hooks.for_version(command, (6, 2)) == [command]
+    assert hooks.for_version(command, (6, 0)) == [[b"set", b"key", b"PXAT", b"XX"], [b"PEXPIREAT", b"key", b"17"]]
+    assert hooks.for_version([b"SET", b"key", b"PXAT"], (6, 0)) == [[b"SET", b"key", b"PXAT"]]
