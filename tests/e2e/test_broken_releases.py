@@ -87,7 +87,7 @@ def test_the_trial_ends_it_without_an_operator(
     """Back on the old version, remembered with its reason, refused until cleared; then the host takes a good one."""
     bad = release_of(shop, kind)
     deadline = "deadline-passed" in kind.trial_codes
-    length = 45 if kind.name == "crash-late" else 8 if deadline else 20
+    length = 8 if kind.trial_codes == ("deadline-passed",) else 60
     node.configure(trial_length_s=length)
     blind = ("--no-smoke",) if kind.by == "look" else ()  # an operator's flag: so the others go the daemon's way
     trial = node.on_trial(bad, *blind)

@@ -145,6 +145,7 @@ def test_a_bad_release_goes_back_by_the_guard(start: starting.Starting, shop: re
 @pytest.mark.hosts
 def test_a_trial_that_nobody_confirms_goes_back(start: starting.Starting, v110: releases.Release) -> None:
     """I2, I5: staged, started, and never confirmed."""
+    start.node.configure(trial_length_s=8)
     start.stages(v110)
     start.restart()
     start.node.goes_back(("deadline-passed",), 30)

@@ -32,7 +32,8 @@ SUITES = hosts.SUITES
 BOX = "/var/tmp/e2e"
 COPIES = {"slots.json.copy", "update.json.copy", "trust.json.copy"}
 AT_REST = {"a", "b", "current", "good", "lock", "slots.json", "update.json", "trust.json", "audit.log"} | COPIES
-DEFAULTS: Mapping[str, object] = {"trial_length_s": 20, "settle_s": 1}
+DEFAULTS: Mapping[str, object] = {"trial_length_s": 60, "settle_s": 1}
+"""Long enough for whatever a test does in a trial, on a busy machine too; who waits for a deadline sets a shorter one."""
 MODE_OF_HOST = "/var/tmp/e2e-mode"
 CLEAR = f"""
 systemctl stop {UNIT} {TIMER} 'slotward-*' 2>/dev/null
@@ -147,7 +148,7 @@ class Node:
             self._files = None
 
     def configure(self, **settings: object) -> None:
-        """Write the configuration: our pins and short times, and `settings` over them; None leaves a key out."""
+        """Write the configuration: our pins and test times, and `settings` over them; None leaves a key out."""
         found: dict[str, object] = {"release_pins": self.shop.pins, "release_threshold": self.shop.threshold}
         found.update(DEFAULTS)
         found.update(self.mode.settings)
