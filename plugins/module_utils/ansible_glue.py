@@ -139,7 +139,7 @@ def ask(
 
 def clear_command(params: Dict[str, Any], version: str) -> str:
     """What an operator runs on the host to allow a version that failed there once more."""
-    line = command(params, ["update", "--clear-failed", version])[:-1]
+    line = [*command(params, ["update"])[:-1], "--clear-failed", version]
     return " ".join([PRODUCT if line[0] == EXECUTABLE else line[0], *line[1:]])
 
 

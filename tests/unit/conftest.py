@@ -191,6 +191,8 @@ class Stage:
         self.directory = directory
         self.collections = collections
         self.agents: Dict[str, Agent] = {}
+        self.facts_are_variables = False
+        """Ansible's own default is true; nothing of ours may need it."""
 
     def host(self, name: str, **answers: List[List[Any]]) -> Agent:
         """One more host, whose agent answers so."""
@@ -233,7 +235,7 @@ class Stage:
             "ANSIBLE_CONNECTION_PLUGINS": str(SUPPORT / "connection_plugins"),
             "ANSIBLE_CALLBACK_PLUGINS": str(SUPPORT / "callback_plugins"),
             "ANSIBLE_CALLBACKS_ENABLED": "results",
-            "ANSIBLE_INJECT_FACT_VARS": "false",
+            "ANSIBLE_INJECT_FACT_VARS": str(self.facts_are_variables).lower(),
             "ANSIBLE_LOCALHOST_WARNING": "false",
             "ANSIBLE_PIPELINING": "true",
             "RESULTS_FILE": str(results),

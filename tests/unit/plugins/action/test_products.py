@@ -174,7 +174,7 @@ def test_where_probes_alone_decide_the_controller_watches(stage: Any, say: Any) 
         "probe-failed",
         "probe page: 500",
     )
-    assert back["retry"] == "%s update --clear-failed 2.4.0 --product edge" % stage.agents["back"].path
+    assert back["retry"] == "%s update --product edge --clear-failed 2.4.0" % stage.agents["back"].path
 
 
 def test_a_digest_from_root_needs_no_manifest(stage: Any, say: Any) -> None:
