@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = pathlib.Path(sys.executable).parent
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py"))
 FILTERS = sorted(path.stem for path in (ROOT / "plugins" / "filter").glob("*.py"))
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 TOP = {
     "CHANGELOG.md",
@@ -190,8 +191,11 @@ def test_modules_and_plugins_are_documented(home: Home) -> None:
         home.run("ansible-doc", "--json", "-t", "filter", *(f"slotward.fleet.{name}" for name in FILTERS))
     )
     assert sorted(filters) == [f"slotward.fleet.{name}" for name in FILTERS]
-    roles = json.loads(home.run("ansible-doc", "--json", "-t", "role", "slotward.fleet.agent"))
-    assert "main" in roles["slotward.fleet.agent"]["entry_points"]
+    names = [f"slotward.fleet.{name}" for name in ROLES]
+    roles = json.loads(home.run("ansible-doc", "--json", "-t", "role", *names))
+    assert sorted(roles) == names
+    for name in names:
+        assert "main" in roles[name]["entry_points"], name
 
 
 def test_a_module_runs_from_the_archive(home: Home) -> None:

@@ -21,7 +21,13 @@ class Hosts:
     def host(self, name: str, trial: bool = False, configured: bool = True, **more: Any) -> Any:
         """One more host: setup has nothing to do, an upgrade is there already, unless told otherwise."""
         say = self.say
-        one = {"name": "redis", "unit": "redis.service", "version": "7.0.15", "state": "idle", "code": "ok"}
+        one: Dict[str, Any] = {
+            "name": "redis",
+            "unit": "redis.service",
+            "version": "7.0.15",
+            "state": "idle",
+            "code": "ok",
+        }
         one.update(held=False, trial_pending=trial)
         node = say.answer("idle", version="7.0.15", sequence=4, slots={}, unit={}, trial=None, last=None)
         known: Dict[str, Any] = {
