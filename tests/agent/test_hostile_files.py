@@ -50,6 +50,7 @@ from slotward import (
     probe_http,
     process,
     staging,
+    trees,
     triggers,
     unpack,
 )  # fmt: skip
@@ -261,7 +262,7 @@ def run_ops(*plan: ops.Operation) -> None:
     def never(*_arguments: object) -> None:
         raise AssertionError("not asked for")
 
-    executor.Executor(never, never, never, never, never, never).apply(plan, "hostile")
+    executor.Executor(never, never, never, never, never, never, never).apply(plan, "hostile")
 
 
 def use_entrypoint(path: pathlib.Path) -> bool:
@@ -731,7 +732,7 @@ def serving(path: pathlib.Path, blocks: List[bytes], pause: float = 0.0) -> Iter
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("missing", "directory")])
 @pytest.mark.parametrize(
-    "act", ["make", "open", "part", "copy", "tidy", "rename", "remove", "take-over", "unpack", "sweep", "probe"]
+    "act", ["make", "open", "part", "copy", "tidy", "rename", "remove", "take-over", "unpack", "discard", "probe"]
 )
 def test_i6_a_directory_that_is_none(place: pathlib.Path, act: str, kind: str) -> None:
     """I6: the directory itself is something else: nothing is made, removed or changed where it leads."""
@@ -755,7 +756,7 @@ def test_i6_a_directory_that_is_none(place: pathlib.Path, act: str, kind: str) -
             "remove": lambda: staging.remove(name + "/secret"),
             "take-over": lambda: staging.take_over(name, 0o755),
             "unpack": lambda: unpack.unpack(artifact, name, "1.0.0", "app"),
-            "sweep": lambda: unpack.sweep(name),
+            "discard": lambda: trees.discard(name + "/1.0.0.partial"),
             "probe": lambda: preflight.try_directory(name),
         }
         try:
@@ -922,7 +923,7 @@ def race_any(act: Callable[[], object]) -> None:
             act()
 
 
-@pytest.mark.parametrize("act", ["make", "open", "part", "copy", "tidy", "rename", "remove", "take-over", "sweep"])
+@pytest.mark.parametrize("act", ["make", "open", "part", "copy", "tidy", "rename", "remove", "take-over", "discard"])
 def test_i6_a_rename_race_for_the_directory(place: pathlib.Path, act: str) -> None:
     """I6: a thousand tries against somebody who swaps the staging directory for a link: nothing happens where it leads."""
     outside, staged = place.parent / "outside", place / "staging"
@@ -951,7 +952,7 @@ def test_i6_a_rename_race_for_the_directory(place: pathlib.Path, act: str) -> No
         "rename": lambda: staging.rename(name, "slotward-1.1.0", "slotward-1.2.0"),
         "remove": lambda: staging.remove(name + "/slotward-1.0.0"),
         "take-over": lambda: staging.take_over(name, 0o700),
-        "sweep": lambda: unpack.sweep(name),
+        "discard": lambda: trees.discard(name + "/1.0.0.partial"),
     }
 
     with flipping(staged, evil):
@@ -1006,7 +1007,6 @@ COVERED: Mapping[str, str] = {
     "handover._remove": HANDOVER,
     "host._part_of_trial": "trial",
     "host.clock": PROC,
-    "host.damage": "damage",
     "host.open_named": "named",
     "host.read_bytes": "named",
     "host.read_record": "record",
@@ -1053,6 +1053,7 @@ COVERED: Mapping[str, str] = {
     "release_publish._place": OPERATOR,
     "release_publish._sweep": OPERATOR,
     "release_signer._run": OPERATOR,
+    "slots.problem": "damage",
     "staging._create": "part",
     "staging.make_directory": DIRECTORY,
     "staging.make_one": DIRECTORY,
@@ -1064,13 +1065,15 @@ COVERED: Mapping[str, str] = {
     "staging.tidy": DIRECTORY,
     "systemd._run": SYSTEM,
     "systemd._run_bounded": SYSTEM,
+    "sweeping._text": PROC,
+    "trees._below": "tests/agent/test_trees.py",
     "triggers.pull": "trigger",
     "systemd.run_attached": SYSTEM,
     "ways.give": "by ways of root's alone; its own name is no link (opening.READ)",
     "working.Worker.start": SYSTEM,
     "unpack._Tree._step": "tests/agent/test_unpack.py",
     "unpack._Tree.begin": "tests/agent/test_unpack.py",
-    "unpack._unpack_below": "tests/agent/test_unpack.py",
+    "unpack._write_below": "tests/agent/test_unpack.py",
     "unpack.remove_tree": "tests/agent/test_unpack.py",
 }
 

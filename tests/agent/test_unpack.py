@@ -16,8 +16,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 from support import tars
 
-from slotcore import archive, codes
-from slotward import unpack
+from slotcore import archive, codes, listings
+from slotward import trees, unpack
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = b"#!/bin/sh\nexit 0\n"
@@ -42,17 +42,21 @@ def put(
     version: str = "1.0.0",
     size: Optional[int] = None,
     sha256: Optional[str] = None,
-) -> None:
-    """Unpack these bytes, which are said to have this size and digest (default: their own)."""
+    kind: str = "tar.gz",
+) -> Tuple[listings.Entry, ...]:
+    """Unpack these bytes, which are said to have this size and digest (default: their own), and give them their name."""
     path = versions.parent.parent / "archive"
     path.write_bytes(data)
     source = os.open(path, os.O_RDONLY)
     try:
         said = len(data) if size is None else size
-        artifact = unpack.Artifact(source, said, sha256 or hashlib.sha256(data).hexdigest())
-        unpack.unpack(artifact, str(versions), version, "app")
+        artifact = unpack.Artifact(source, said, sha256 or hashlib.sha256(data).hexdigest(), kind)
+        entries = unpack.unpack(artifact, str(versions), version, "app")
     finally:
         os.close(source)
+    assert max(os.listdir(versions)).endswith(version + unpack.PARTIAL)  # its name is given by whoever asked
+    os.rename(versions / (version + unpack.PARTIAL), versions / version)
+    return entries
 
 
 def files(directory: pathlib.Path) -> Dict[str, Tuple[int, bytes]]:
@@ -335,6 +339,7 @@ CUT = (
     "source = os.open(sys.argv[1], os.O_RDONLY)\n"
     "artifact = unpack.Artifact(source, int(sys.argv[2]), sys.argv[3])\n"
     "unpack.unpack(artifact, sys.argv[4], '1.0.0', 'app')\n"
+    "os.rename(sys.argv[4] + '/1.0.0.partial', sys.argv[4] + '/1.0.0')\n"
     "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')][0])\n"
 )
 
@@ -359,7 +364,7 @@ def test_a_cut_leaves_only_a_partial_directory(tmp_path: pathlib.Path, versions:
             assert files(versions / "1.0.0") == WRITTEN
         elif left:
             if cut % 2:
-                assert unpack.sweep(str(versions)) == ["1.0.0.partial"]
+                trees.discard(str(versions / "1.0.0.partial"))
                 assert os.listdir(versions) == []
             else:
                 put(versions, GOOD)
@@ -380,14 +385,27 @@ def test_memory_is_bounded_whatever_the_size(tmp_path: pathlib.Path, versions: p
     assert int(large.stdout) - int(small.stdout) <= 8 * 1024
 
 
-def test_a_sweep_touches_nothing_else(versions: pathlib.Path) -> None:
-    """Versions stay; what ends in the temporary name goes; no directory is no work."""
-    assert unpack.sweep(str(versions)) == []
-    put(versions, GOOD)
-    (versions / "2.0.0.partial" / "x").mkdir(parents=True)
-    (versions / "3.0.0.partial").write_bytes(b"x")
-    assert unpack.sweep(str(versions)) == ["2.0.0.partial", "3.0.0.partial"]
-    assert os.listdir(versions) == ["1.0.0"]
+def test_what_was_written_is_told_with_its_digests(versions: pathlib.Path) -> None:
+    """That is the tree's listing: each directory, those that only names speak of among them, and each file."""
+    entries = put(versions, GOOD)
+    assert [(one.path, one.kind, one.mode) for one in entries if one.kind == listings.DIRECTORY] == [
+        (name, "directory", 0o755) for name in ("empty", "lib", "lib/x")
+    ]
+    assert {one.path: (one.mode, one.size, one.sha256) for one in entries if one.kind == listings.FILE} == {
+        name: (mode, len(data), hashlib.sha256(data).hexdigest()) for name, (mode, data) in WRITTEN.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["binary", ""])
+def test_a_program_becomes_a_directory_of_one_file(versions: pathlib.Path, kind: str) -> None:
+    """Products.md, section 3; where nobody says the kind, the first bytes do."""
+    assert [one.path for one in put(versions, PROGRAM, kind=kind)] == ["app"]
+    assert files(versions / "1.0.0") == {"app": (0o755, PROGRAM)}
+    assert next(one.path for one in put(versions, GOOD, "1.1.0", kind="")) == "app"
+    with pytest.raises(codes.Refused) as caught:
+        put(versions, PROGRAM, "1.2.0", sha256="0" * 64, kind=kind)
+    assert caught.value.code == codes.DIGEST_MISMATCH
+    assert sorted(os.listdir(versions)) == ["1.0.0", "1.1.0"]
 
 
 def test_limits_are_the_callers(versions: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from slotcore import ops, records
+from slotcore import manifest, ops, records
 
 
 def test_P1_a_record_is_written_synced_renamed_and_its_directory_synced_in_that_order() -> None:
@@ -36,6 +36,11 @@ def test_P1_a_tree_gets_its_name_when_all_of_it_is_durable_and_its_listing_comes
         ops.Rename("/s/versions/1.0.0.json.partial", "/s/versions/1.0.0.json"),
         ops.SyncDir("/s/versions"),
     )
+
+
+def test_kinds_are_called_as_in_manifests() -> None:
+    """One name for one thing."""
+    assert (ops.BINARY, ops.ARCHIVE) == manifest.KINDS
 
 
 def test_a_link_is_moved_by_a_rename() -> None:

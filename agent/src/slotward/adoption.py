@@ -14,7 +14,8 @@ import os
 import stat
 from typing import Optional
 
-from slotcore import codes
+from slotcore import codes, settle
+from slotcore import product as products
 from slotward import host, opening
 
 
@@ -25,6 +26,31 @@ def adoptable(path: str) -> Optional[codes.Refusal]:
     except codes.Refused as refused:
         return refused.refusal
     return None
+
+
+def is_due(product: products.Product, state: settle.State, consent: bool) -> bool:
+    """Whether the file at the entrypoint must be adopted; refuses what cannot be."""
+    if state.entrypoint == "ours":
+        return False
+    if state.entrypoint == "file":
+        refusal = adoptable(product.entrypoint)
+        if refusal is not None:
+            raise codes.Refused(refusal)
+        if not (consent or product.adopt):
+            raise codes.refused(
+                codes.ADOPT_NEEDS_CONSENT,
+                f"{product.entrypoint} is a plain file, placed by hand, a package or a script: it would be copied into a slot "
+                f"and replaced by a link to {product.program_path('current')}; agree with --adopt or [update] adopt = true",
+            )
+        return True
+    if state.entrypoint == "missing":
+        raise codes.refused(
+            codes.ENTRYPOINT_ELSEWHERE, f"there is nothing at {product.entrypoint}: run `slotward setup` first"
+        )
+    raise codes.refused(
+        codes.ENTRYPOINT_ELSEWHERE,
+        f"{product.entrypoint} is not a plain file and no link to {product.program_path('current')}: set [update] entrypoint",
+    )
 
 
 def open_adoptable(path: str) -> int:

@@ -13,7 +13,13 @@ from typing import Callable, Sequence
 from slotcore import codes
 from slotward import answers
 
-REMEMBERED = (codes.SMOKE_TEST_FAILED, codes.NOT_EXECUTABLE, codes.WRONG_MACHINE, codes.NO_INTERPRETER)
+REMEMBERED = (
+    codes.SMOKE_TEST_FAILED,
+    codes.NOT_EXECUTABLE,
+    codes.WRONG_MACHINE,
+    codes.NO_INTERPRETER,
+    codes.BAD_ARCHIVE,
+)
 """Refusals of bytes in their slot, after which the version is remembered as failed."""
 CLEARABLE = (*REMEMBERED, codes.FAILED_BEFORE)
 

@@ -17,21 +17,16 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 from slotcore import audit as audits
 from slotcore import codes, proving, recording, records, repair, settle, status, trial, trust_record
 from slotcore import product as products
-from slotward import answers, audit, broken, effects, host, lock, looking, manager, staging
+from slotward import answers, audit, broken, effects, host, lock, looking, manager, slots
 
 ROUNDS = 3
 """Links that are made again let more of the records be looked at, so a repair is decided anew until nothing is left."""
 
 
 def _held(product: products.Product) -> Dict[str, proving.Held]:
-    """The bytes of each slot that is a plain file of its own."""
-    found: Dict[str, proving.Held] = {}
-    for slot in products.SLOTS:
-        with contextlib.suppress(OSError, codes.Refused):
-            descriptor = staging.open_staged(product.slots_dir, slot)
-            with open(descriptor, "rb") as file:
-                found[slot] = proving.Held(host.sha256_of(file), os.fstat(descriptor).st_size)
-    return found
+    """What each slot holds that proves itself."""
+    found = {slot: slots.held(product, slot) for slot in products.SLOTS}
+    return {slot: held for slot, held in found.items() if held is not None}
 
 
 def _source(name: str, record: str, data: Optional[bytes], path: str, proves: bool) -> Iterator[proving.Source]:

@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from slotcore import audit as audits
-from slotcore import checks, clocks, codes, ops, plans, settle, signatures, standing, status, trust
+from slotcore import clocks, codes, ops, plans, settle, signatures, standing, status, trust
 from slotcore import manifest as manifests
 from slotcore import product as products
 from slotward import (
@@ -32,6 +32,7 @@ from slotward import (
     mode_steps,
     modes,
     own,
+    placing,
     prepare,
     staging,
     systemd,
@@ -61,16 +62,12 @@ def verified(setup: own.Setup, seen: manager.Look, manifest_path: str, version: 
     found = signatures.verify_release(published, trusted.pins, trusted.threshold)
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
-    name = checks.artifact_name(setup.product.name, found.manifest.version, gate.this_platform())
     if found.manifest.product != setup.product.name or version not in (found.manifest.version, "unknown"):
         raise codes.refused(
             codes.WRONG_VERSION,
             f"{manifest_path} releases {found.manifest.product} {found.manifest.version}, the program is {setup.product.name} {version}",
         )
-    if not any((entry.name, entry.sha256) == (name, sha256) for entry in found.manifest.artifacts):
-        raise codes.refused(
-            codes.NO_ARTIFACT, f"{manifest_path} lists no {name} with the SHA-256 {sha256} of the program"
-        )
+    gate.artifact_of(setup.product, found.manifest, sha256, manifest_path)
     expired = clocks.expired(known, found.manifest.expires_at, f"the release of {manifest_path}")
     if expired is not None:
         raise codes.refused(codes.EXPIRED, expired)
@@ -132,7 +129,7 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
                 f"release sequence {record.sequence} is older than {floor}, which this node ran or was installed at (rollback)",
             )
         staging.make_parents(os.path.dirname(product.entrypoint))
-        manager.adopt(product, seen, record, descriptor, audits.INSTALLED if what == "install" else audits.ADOPTED)
+        placing.adopt(product, seen, record, descriptor, audits.INSTALLED if what == "install" else audits.ADOPTED)
     finally:
         os.close(descriptor)
 

@@ -78,7 +78,9 @@ def prepared_answer(setup: own.Setup, prepared: prepare.Prepared, src: Optional[
     if answer["artifact"] is not None and prepared.target.url and not src:
         from slotward import fetch, reach
 
-        answer["sources"] = reach.ask(setup, fetch.sources_of(setup, prepared.target), prepared.record.size)
+        answer["sources"] = reach.ask(
+            setup, fetch.sources_of(setup, prepared.target, prepared.name), prepared.record.size
+        )
         lines += reach.lines(answer["sources"])
     return answers.Answer(answers.DONE, answer, lines)
 
@@ -118,14 +120,15 @@ def shown(setup: own.Setup, prepared: prepare.Prepared, would: bool) -> Dict[str
     """What prepare answers; `changed` says whether an upgrade would change the host."""
     state = "current" if prepared.there else "idle"
     answer = answers.base(setup.product.name, state, changed=would and not prepared.there)
-    fetch = not (prepared.there or prepared.reuse or prepared.staged)
-    name = checks.artifact_name(setup.product.name, prepared.target.version, gate.this_platform())
+    fetch = not (prepared.there or prepared.here or prepared.staged)
+    platform, variant = gate.platform_of(setup.product), setup.product.variant
+    name = prepared.name or checks.artifact_name(setup.product.name, prepared.target.version, platform, variant)
     answer.update(
         {
             "from": prepared.from_version,
             "to": prepared.target.version,
             "sequence": prepared.record.sequence,
-            "reuse": prepared.reuse,
+            "reuse": prepared.here,
             "adopt": prepared.adopt,
             "permit": prepared.permit.permit_id if prepared.permit is not None else None,
             "artifact": {
@@ -153,6 +156,8 @@ def said(setup: own.Setup, prepared: prepare.Prepared) -> List[str]:
         lines.append(f"adopt: {setup.product.entrypoint} is taken into a slot first")
     if prepared.reuse:
         lines.append("fetch: nothing, the other slot holds these bytes")
+    elif prepared.kept is not None:
+        lines.append(f"fetch: nothing, {setup.product.tree(target.version)} holds these bytes")
     elif prepared.staged:
         lines.append("fetch: nothing, these bytes are staged already")
     else:
@@ -191,11 +196,11 @@ def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespa
     """A descriptor of the verified bytes; None when the other slot holds them."""
     from slotward import fetch
 
-    if prepared.reuse:
+    if prepared.here:
         return None
     if args.src and not args.stage_only and not prepared.staged:
         return fetch.pushed(args.src)
-    if not (args.src or prepared.staged or fetch.sources_of(setup, prepared.target)):
+    if not (args.src or prepared.staged or fetch.sources_of(setup, prepared.target, prepared.name)):
         raise codes.refused(codes.BAD_URL, fetch.NOWHERE)
     return fetch.stage(setup, prepared, args.src)
 

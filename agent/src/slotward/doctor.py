@@ -56,6 +56,8 @@ class Seen(NamedTuple):
     audit: Audit = Audit()
     mode: Tuple[doctor_mode.Found, ...] = ()
     """What there is to say of the mode and its sandboxes."""
+    program: str = ""
+    """What the entrypoint has to lead to."""
 
 
 def _configuration(seen: Seen) -> List[Finding]:
@@ -125,8 +127,8 @@ def check_audit(seen: Seen) -> List[Finding]:
 def _entrypoint(seen: Seen) -> List[Finding]:
     if seen.entrypoint_kind == "ours":
         if seen.answer["slots"]["in_use"]:
-            return [Finding("entrypoint", "ok", f"{seen.entrypoint} links to {seen.current}")]
-        text = f"{seen.entrypoint} links to {seen.current}, which is not there: nothing starts"
+            return [Finding("entrypoint", "ok", f"{seen.entrypoint} links to {seen.program}")]
+        text = f"{seen.entrypoint} links to {seen.program}, which is not there: nothing starts"
         return [Finding("entrypoint", "fail", text, REINSTALL)]
     if not seen.answer["slots"]["in_use"]:
         return [Finding("entrypoint", "ok", f"slots not in use yet: the first update adopts {seen.entrypoint}")]
@@ -134,7 +136,7 @@ def _entrypoint(seen: Seen) -> List[Finding]:
         Finding(
             "entrypoint",
             "fail",
-            f"{seen.entrypoint} does not link to {seen.current} ({seen.entrypoint_kind}): what is in the slots is not what starts",
+            f"{seen.entrypoint} does not link to {seen.program} ({seen.entrypoint_kind}): what is in the slots is not what starts",
             "slotward setup --adopt"
             if seen.entrypoint_kind in ("file", "missing")
             else f"set [update] entrypoint in {seen.config_path}",
@@ -241,6 +243,7 @@ def _gather(setup: own.Setup) -> Seen:
         entrypoint=product.entrypoint,
         entrypoint_kind=host.entrypoint_kind(product),
         current=product.path("current"),
+        program=product.program_path("current"),
         config_path=setup.config_path,
         damage=host.damage(product, state),
         system=tuple(installed.differences(setup)),

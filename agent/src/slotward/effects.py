@@ -99,7 +99,8 @@ def check_slot(product: products.Product, path: str, version: str) -> None:
     """What must hold of a slot's bytes before a switch: a program for this machine, that answers its version."""
     from slotward import elf, labels
 
-    labels.give(path, like=product.entrypoint)
+    tree = os.path.realpath(os.path.dirname(path)) if product.layout == products.VERSIONS else ""
+    labels.give(path, like=product.entrypoint, tree=tree)
     if not product.smoke_argv:
         return
     refusal = elf.check_program(path)
@@ -184,6 +185,11 @@ def executor_for(
             staging.remove(operation.path)
             raise
 
+    def unpack(operation: ops.Unpack) -> None:
+        from slotward import trees
+
+        trees.make(product, operation, sources[operation.source])
+
     def restarted() -> None:
         before_restart()
         restart(units_of(product), respect_stop)
@@ -195,6 +201,7 @@ def executor_for(
         restart=restarted,
         restart_helper=lambda: restart((product.helper_unit,), respect_stop),
         reload=lambda operation: reload(product, operation.must),
+        unpack=unpack,
     )
 
 

@@ -63,6 +63,12 @@ def _link(path: str, target: str) -> None:
     os.symlink(target, path)
 
 
+def _discard(path: str) -> None:
+    from slotward import trees  # most hosts have none, and every start pays for what it imports
+
+    trees.discard(path)
+
+
 def _claim(source: str, path: str) -> None:
     try:
         os.rename(source, path)
@@ -81,10 +87,12 @@ class Executor:
         restart: Callable[[], None],
         restart_helper: Callable[[], None],
         reload: Callable[[ops.Reload], None],
+        unpack: Callable[[ops.Unpack], None],
     ) -> None:
         self._act: Mapping[type, Callable[..., None]] = {
             **self._table(copy, check, arm, restart, restart_helper),
             ops.Reload: reload,
+            ops.Unpack: unpack,
         }
 
     @staticmethod
@@ -98,6 +106,7 @@ class Executor:
         return {
             ops.Write: lambda op: _write(op.path, op.data, op.mode),
             ops.Copy: copy,
+            ops.Discard: lambda op: _discard(op.path),
             ops.Append: lambda op: _append(op.path, op.data),
             ops.Sync: lambda op: sync_path(op.path),
             ops.SyncDir: lambda op: sync_path(op.path),

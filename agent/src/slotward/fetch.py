@@ -59,15 +59,17 @@ def _copy_pushed(src: str, part: str, wanted: prepare.Prepared) -> None:
         os.close(descriptor)
 
 
-def sources_of(setup: own.Setup, target: checks.Target) -> Tuple[str, ...]:
+def sources_of(setup: own.Setup, target: checks.Target, name: str = "") -> Tuple[str, ...]:
     """Where the target's file may come from, in order: this host's mirrors, then the address that the target names."""
-    name = checks.artifact_name(target.product, target.version, gate.this_platform())
-    found = [f"{base.rstrip('/')}/{target.product}/{target.version}/{name}" for base in setup.product.mirrors]
+    product = setup.product
+    platform = gate.platform_of(product)
+    name = name or checks.artifact_name(target.product, target.version, platform, product.variant)
+    found = [f"{base.rstrip('/')}/{target.product}/{target.version}/{name}" for base in product.mirrors]
     return tuple(dict.fromkeys([*found, target.url] if target.url else found))
 
 
 def _download(setup: own.Setup, wanted: prepare.Prepared, part: str) -> None:
-    sources = sources_of(setup, wanted.target)
+    sources = sources_of(setup, wanted.target, wanted.name)
     download.fetch(
         sources[0],
         part,

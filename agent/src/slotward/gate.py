@@ -16,6 +16,7 @@ from typing import Optional
 
 from slotcore import checks, clocks, codes, manifest, records, settle, standing, status, trust, trust_record
 from slotcore import product as products
+from slotcore import target as targets
 from slotward import host, own
 
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -27,6 +28,21 @@ def this_platform() -> str:
     return "linux-" + ARCHES.get(machine, machine)
 
 
+def platform_of(product: products.Product) -> str:
+    """Whose artifacts this host takes for a product."""
+    return product.platform or this_platform()
+
+
+def artifact_of(product: products.Product, body: manifest.Manifest, sha256: str, path: str) -> manifest.Artifact:
+    """The artifact of this host's platform and variant with that digest, in the release of `path`; raises `no-artifact`."""
+    platform, variant = platform_of(product), product.variant or None
+    for one in targets.named_for(body, platform):
+        if (one.variant, one.sha256) == (variant, sha256):
+            return one
+    name = targets.artifact_name(body.product, body.version, platform, variant)
+    raise codes.refused(codes.NO_ARTIFACT, f"{path} lists no {name} with the SHA-256 {sha256} of the program")
+
+
 def facts_of(
     setup: own.Setup, state: settle.State, target: checks.Target, running: Optional[str], server_s: int = 0
 ) -> checks.Facts:
@@ -36,7 +52,7 @@ def facts_of(
     return checks.Facts(
         target=target,
         product=product.name,
-        platform=product.platform or this_platform(),
+        platform=platform_of(product),
         running_version=running,
         floor=status.floor_of(product, state),
         failed={entry.version: (entry.code, entry.why) for entry in update.failed},

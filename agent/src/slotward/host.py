@@ -143,7 +143,7 @@ def _slot_of(path: str) -> Optional[str]:
 
 
 def entrypoint_kind(product: products.Product) -> str:
-    """What is at the entrypoint: `missing`, `file`, `ours` (a link to `current`) or `elsewhere`."""
+    """What is at the entrypoint: `missing`, `file`, `ours` (a link to the program of `current`) or `elsewhere`."""
     try:
         found = os.lstat(product.entrypoint)
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def entrypoint_kind(product: products.Product) -> str:
     if not stat.S_ISLNK(found.st_mode):
         return "file" if stat.S_ISREG(found.st_mode) else "elsewhere"
     target = os.path.join(os.path.dirname(product.entrypoint), os.readlink(product.entrypoint))
-    return "ours" if os.path.normpath(target) == os.path.normpath(product.path("current")) else "elsewhere"
+    return "ours" if os.path.normpath(target) == os.path.normpath(product.program_path("current")) else "elsewhere"
 
 
 def _record(
@@ -257,18 +257,12 @@ def damage(product: products.Product, state: settle.State) -> str:
     """
     if not state.in_use or state.broken is not None:
         return ""
-    path = product.path("current")
     entry = state.slots.get(state.current or "")
-    if entry is None:
-        return f"{path} names no slot with a record"
-    try:
-        with open(open_named(path), "rb") as file:
-            mode, digest = os.fstat(file.fileno()).st_mode, sha256_of(file)
-    except OSError as error:
-        return f"the program that {path} names cannot be read: {error.strerror}"
-    if digest != entry.sha256:
-        return f"slot {state.current} holds other bytes than were verified for {entry.version}"
-    return "" if mode & 0o111 else f"slot {state.current} is not executable"
+    if entry is None or state.current is None:
+        return f"{product.path('current')} names no slot with a record"
+    from slotward import slots  # only setup and doctor read the bytes, and every start pays for what it imports
+
+    return slots.problem(product, state.current, entry, named="current")
 
 
 def machine_id() -> str:

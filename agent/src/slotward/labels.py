@@ -35,14 +35,15 @@ def type_of(path: str) -> str:
     return parts[2] if len(parts) > 2 else ""
 
 
-def give(path: str, like: str) -> None:
-    """Label the file at `path` as the policy says, or leave it be when it has the label of `like` anyhow.
+def give(path: str, like: str, tree: str = "") -> None:
+    """Label the file at `path`, and all of the `tree` it lies in, as the policy says; or leave it be when it has the
+    label of `like` anyhow.
 
     Raises Refused `no-label`: a service started from it would end in 203/EXEC.
     """
     if not is_on():
         return
-    problem = _restore(path)
+    problem = _restore(*(("-R", tree) if tree else (path,)))
     found, wanted = type_of(path), type_of(like)
     if found and found == wanted:
         return
@@ -57,13 +58,13 @@ def give(path: str, like: str) -> None:
     )
 
 
-def _restore(path: str) -> str:
+def _restore(*words: str) -> str:
     """Run restorecon; what went wrong, "" when nothing did."""
     import subprocess
 
     try:
         done = subprocess.run(
-            ["restorecon", "-F", path],
+            ["restorecon", "-F", *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, NamedTuple, Optional, Tuple
 
-from slotcore import audit as audits
-from slotcore import codes, keeping, ops, outcome, plans, recording, records, settle, trial, trust_plans, trust_record
+from slotcore import codes, keeping, ops, outcome, plans, records, settle, trial, trust_plans, trust_record
 from slotcore import product as products
-from slotward import audit, clearable, effects, host
+from slotward import audit, effects, host
+
+if TYPE_CHECKING:
+    from slotcore import listings
 
 SETTLE_ROUNDS = 3
 REASON_WAIT_S = 1.0
@@ -40,6 +42,9 @@ class Release(NamedTuple):
     trial_id: str
     permit: Optional[trust_record.Allowed] = None
     """What lets it below the floor, when it needs that."""
+    kind: str = ops.BINARY
+    kept: Optional[listings.Listing] = None
+    """The listing of the tree that holds its bytes already."""
 
 
 def look(product: products.Product) -> Look:
@@ -128,6 +133,7 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
             tidy = plans.plan_tidy(product, seen.state, host.names(product))
             tidy += trust_plans.plan_catch_up(product, seen.state)
             effects.executor_for(product, {}).apply(tidy, "tidy")
+            _swept(product, seen)
             _note_settled(product, seen, again=not plan)
             quietly = "restore" if restored else "follow" if followed else "tidy" if tidy else name
             return seen, name if plan else quietly
@@ -140,51 +146,12 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
     raise AssertionError("unreachable: the last round returns or raises")
 
 
-def adopt(
-    product: products.Product, seen: Look, record: records.SlotRecord, descriptor: int, event: str = audits.ADOPTED
-) -> Look:
-    """Take the file that starts today, or is being installed, into a slot (the lock must be held)."""
-    plan = plans.plan_adopt(product, seen.state, record, plans.ENTRYPOINT)
-    effects.executor_for(product, {plans.ENTRYPOINT: descriptor}).apply(plan, "adopt")
-    before = seen.state.slots.get(seen.state.current or "")
-    audit.note(
-        product,
-        event,
-        from_version=before.version if before is not None else "",
-        to_version=record.version,
-        sequence=record.sequence,
-        sha256=record.sha256,
-    )
-    return look(product)
+def _swept(product: products.Product, seen: Look) -> None:
+    """Remove the trees that nobody needs any more."""
+    if product.layout == products.VERSIONS:
+        from slotward import sweeping
 
-
-def remember_failure(product: products.Product, release: Release, refusal: codes.Refusal) -> None:
-    """Remember bytes that were refused after staging, so that nobody fetches them again (field cases L1, L3)."""
-    state = host.read_state(product)
-    if state.broken is not None:
-        return
-    entry = release.record
-    failure = records.Failed(
-        release.version, refusal.code, records.fitting(refusal.text), entry.sequence, entry.sha256, int(time.time())
-    )
-    update = records.with_failure(state.update, failure)
-    plan = recording.write(product, recording.UPDATE, records.render_update(update))
-    effects.executor_for(product, {}).apply(plan, "remember")
-
-
-def fill_free_slot(product: products.Product, seen: Look, release: Release, descriptor: Optional[int]) -> Look:
-    """Put the staged bytes into the free slot (none: the slot holds them) and look at them there."""
-    try:
-        if descriptor is not None:
-            plan = plans.plan_stage(product, seen.state, release.record, release.newest_issued)
-            effects.executor_for(product, {plans.STAGED: descriptor}).apply(plan, "stage")
-        slot = product.path(plans.free_slot(seen.state))
-        effects.executor_for(product, {}).apply((ops.Check(slot, release.version),), "check")
-    except codes.Refused as error:
-        if error.code in clearable.REMEMBERED:
-            remember_failure(product, release, error.refusal)
-        raise
-    return look(product)
+        sweeping.sweep(product, seen.state)
 
 
 def _trial_of(product: products.Product, seen: Look, release: Release) -> trial.Trial:
@@ -291,7 +258,9 @@ def confirm(product: products.Product, seen: Look) -> None:
         effects.executor_for(product, {}).apply(plans.plan_confirm(product, seen.state, pending, end), "confirm")
     except OSError as error:
         raise effects.as_retryable(error, f"finish the confirmation of {product.name} {pending.to_version}") from error
-    _note_settled(product, look(product))
+    after = look(product)
+    _note_settled(product, after)
+    _swept(product, after)
 
 
 def apply(product: products.Product, plan: ops.Plan, name: str) -> None:

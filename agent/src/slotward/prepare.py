@@ -14,12 +14,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
 
-from slotcore import checks, codes, plans, records, semver, settle, trust_record
+from slotcore import checks, codes, ops, plans, records, semver, settle, trust_record
 from slotcore import manifest as manifests
 from slotcore import product as products
-from slotward import audit, build_info, gate, host, manager, own
+from slotward import audit, build_info, gate, host, manager, own, placing
+
+if TYPE_CHECKING:
+    from slotcore import listings
 
 BUILD_FACTS = "slotward-build.json"
 
@@ -42,6 +45,16 @@ class Prepared(NamedTuple):
     """A plain file at the entrypoint is taken into a slot first."""
     permit: Optional[trust_record.Allowed] = None
     """What lets it below the floor, when it needs that."""
+    kind: str = ops.BINARY
+    name: str = ""
+    """The artifact's own name; "" when no manifest was asked for."""
+    kept: Optional[listings.Listing] = None
+    """The listing of a tree that holds the target's bytes already."""
+
+    @property
+    def here(self) -> bool:
+        """Whether the slots directory holds the target's bytes, and proves it."""
+        return self.reuse or self.kept is not None
 
 
 def read_target(path: str) -> checks.Target:
@@ -169,38 +182,10 @@ def _held(
         return None
     if (entry.version, entry.sha256) != (target.version, target.sha256):
         return None
-    try:
-        return entry if digest_of(product.path(slot)) == entry.sha256 else None
-    except OSError:
-        return None
+    from slotward import slots
 
-
-def _entrypoint(setup: own.Setup, state: settle.State, consent: bool) -> bool:
-    """Whether the file at the entrypoint must be adopted; refuses what cannot be."""
-    product = setup.product
-    if state.entrypoint == "ours":
-        return False
-    if state.entrypoint == "file":
-        from slotward import adoption
-
-        refusal = adoption.adoptable(product.entrypoint)
-        if refusal is not None:
-            raise codes.Refused(refusal)
-        if not (consent or product.adopt):
-            raise codes.refused(
-                codes.ADOPT_NEEDS_CONSENT,
-                f"{product.entrypoint} is a plain file, placed by hand, a package or a script: it would be copied into a slot "
-                f"and replaced by a link to {product.path('current')}; agree with --adopt or [update] adopt = true",
-            )
-        return True
-    if state.entrypoint == "missing":
-        raise codes.refused(
-            codes.ENTRYPOINT_ELSEWHERE, f"there is nothing at {product.entrypoint}: run `slotward setup` first"
-        )
-    raise codes.refused(
-        codes.ENTRYPOINT_ELSEWHERE,
-        f"{product.entrypoint} is not a plain file and no link to {product.path('current')}: set [update] entrypoint",
-    )
+    held = slots.held(product, slot)
+    return entry if held is not None and held.sha256 == entry.sha256 else None
 
 
 class Consent(NamedTuple):
@@ -245,7 +230,14 @@ def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consen
     manifest, artifact = found.manifest, found.artifact
     lasting = (manifest.expires_at, manifest.channel, manifest.epoch)
     record = records.SlotRecord(target.version, manifest.sequence, artifact.sha256, artifact.size, *lasting)
-    return base._replace(record=record, newest_issued=manifest.issued_at, permit=found.permit)
+    return base._replace(
+        record=record,
+        newest_issued=manifest.issued_at,
+        permit=found.permit,
+        kind=artifact.kind,
+        name=artifact.name,
+        kept=placing.tree_of(product, seen.state, record),
+    )
 
 
 def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Optional[str] = None) -> Prepared:
@@ -261,10 +253,10 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     from slotward import lookahead, reversing
 
     reversing.demand(product, seen.state, prepared.record, prepared.from_version, consent.one_way)
-    known = src or prepared.reuse or prepared.staged
+    known = src or prepared.here or prepared.staged
     url = None if known else target.url or None  # no address: the file is still to be pushed
     adopt_size = os.stat(product.entrypoint).st_size if prepared.adopt else 0
-    size = 0 if prepared.reuse else prepared.record.size
+    size = 0 if prepared.here else prepared.record.size
     lookahead.check(setup, size, adopt_size, url, consent.start, consent.starting)
     return prepared
 
@@ -274,8 +266,10 @@ def judged(setup: own.Setup, seen: manager.Look, target: checks.Target, consent:
     prepared = _checked(setup, seen, target, consent)
     if prepared.there:
         return prepared
-    must_adopt = _entrypoint(setup, seen.state, consent.adopt)
-    return prepared._replace(adopt=must_adopt, staged=not prepared.reuse and is_staged(setup, prepared.record))
+    from slotward import adoption
+
+    must_adopt = adoption.is_due(setup.product, seen.state, consent.adopt)
+    return prepared._replace(adopt=must_adopt, staged=not prepared.here and is_staged(setup, prepared.record))
 
 
 def is_staged(setup: own.Setup, record: records.SlotRecord) -> bool:

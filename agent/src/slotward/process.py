@@ -99,7 +99,7 @@ def helper(product: products.Product, slot: str, shown: Mapping[str, str]) -> pr
 def facts(product: products.Product, slot: str, shown: Mapping[str, str]) -> proof.Facts:
     """Everything that the proof for `slot` is decided on."""
     unit = status.unit_of(shown)
-    wanted = os.stat(product.path(slot))
+    wanted = os.stat(product.program_path(slot))
     running = unit.main_pid > 0
     exe_is_slot = running and _same_file(f"/proc/{unit.main_pid}/exe", wanted)
     slot_is_open = running and not exe_is_slot and _has_open(unit.main_pid, wanted)

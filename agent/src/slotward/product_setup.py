@@ -27,6 +27,7 @@ from slotward import (
     manager,
     own,
     packages,
+    placing,
     prepare,
     product_files,
     staging,
@@ -173,7 +174,7 @@ def _install(setup: own.Setup, seen: manager.Look, work: Work, args: argparse.Na
             packages.divert(work.path)
         staging.make_parents(os.path.dirname(product.entrypoint))
         event = audits.INSTALLED if work.what == "install" else audits.ADOPTED
-        manager.adopt(product, seen, record, descriptor, event)
+        placing.adopt(product, seen, record, descriptor, event)
     finally:
         os.close(descriptor)
 

@@ -14,7 +14,7 @@ from typing import Optional
 
 from slotcore import codes, config_table, probing, trial
 from slotcore import product as products
-from slotward import cancelling, effects, host, manager, own, prepare
+from slotward import cancelling, effects, host, manager, own, placing, prepare
 
 
 def refuse_used_id(prepared: prepare.Prepared, trial_id: Optional[str]) -> None:
@@ -43,11 +43,13 @@ def swap(
         command="-",
         trial_id=trial_id or manager.new_trial_id(),
         permit=prepared.permit,
+        kind=prepared.kind,
+        kept=prepared.kept,
     )
     try:
         if prepared.adopt:
             seen = _adopt(setup, seen)
-        seen = manager.fill_free_slot(product, seen, release, descriptor)
+        seen = placing.fill_free_slot(product, seen, release, descriptor)
         if restart:  # else a start of the unit waits for this: nothing runs that probes could look at
             seen = _baseline(product, seen, release)
     except OSError as error:
@@ -79,6 +81,6 @@ def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:
     descriptor, record = prepare.open_program(setup.product, setup.product.entrypoint)
     try:
         with cancelling.later():
-            return manager.adopt(setup.product, seen, record, descriptor)
+            return placing.adopt(setup.product, seen, record, descriptor)
     finally:
         os.close(descriptor)

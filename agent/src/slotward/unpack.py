@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Unpack a verified archive into a directory of its own, `<versions>/<version>` (seed 002 "On disk"; ADR 11).
+"""Write a verified artifact into a directory of its own, `<versions>/<version>.partial` (seed 002 "On disk"; ADR 11).
 
 Rules:
-- The archive is read twice: once to check all of it, once to write. Both times its bytes must be the release's.
+- An archive is read twice: once to check all of it, once to write. Both times its bytes must be the release's.
+- A program becomes a directory of one file, in the same way.
 - Everything is written below an open directory that was made here, name by name, never through a link.
-- Modes are set whatever the umask; each file and directory is synced before the version gets its name.
-- A cut leaves `<version>.partial` and nothing else; the next one, or `sweep`, removes it.
+- Modes are set whatever the umask; each file and directory is synced, so that whoever asked can give it its name.
+- What was written is answered, with the digest of each file as it was written: that is the tree's listing.
+- A cut leaves `<version>.partial` and nothing else; the next one, or a sweep, removes it.
 """
 
 from __future__ import annotations
@@ -13,28 +15,30 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from typing import Dict, Iterator, List, NamedTuple, Sequence
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from slotcore import archive, codes, semver, unpacking
+from slotcore import archive, codes, listings, ops, semver, unpacking
 from slotward import effects, faults, opening, preflight, staging
 
 PIECE = 1 << 16
-PARTIAL = ".partial"
+PARTIAL = ops.PARTIAL
+GZIP = b"\x1f\x8b"
 EXECUTABLE, PLAIN = 0o755, 0o644
 
 
 class Artifact(NamedTuple):
-    """The archive's open file, and what the release says of its bytes."""
+    """The artifact's open file, and what the release says of its bytes; without a kind its first bytes say it."""
 
     source: int
     size: int
     sha256: str
+    kind: str = ops.ARCHIVE
 
 
 def unpack(
     artifact: Artifact, versions: str, version: str, program: str, limits: archive.Limits = archive.DEFAULT
-) -> None:
-    """Make the directory `<versions>/<version>` of the archive, with `program` at its top.
+) -> Tuple[listings.Entry, ...]:
+    """Make the directory `<versions>/<version>.partial` of the artifact, with `program` at its top; what is in it.
 
     Raises:
         Refused: `bad-archive`, or the bytes are not the release's; `already-exists`. Nothing is left.
@@ -43,35 +47,29 @@ def unpack(
     """
     if not semver.is_version(version):
         raise codes.refused(codes.NOT_A_RELEASE, f"{version!r} is no version, so no directory is called so")
-    entries = archive.check(_pieces(artifact), limits)
-    layout = unpacking.lay_out(entries, program)
-    if isinstance(layout, codes.Refusal):
-        raise codes.Refused(layout)
+    sizes, write = _writing(artifact, program, limits)
     try:
         staging.make_parents(versions)
         above = opening.open_directory(versions)
         try:
-            _room(above, versions, entries)
-            _unpack_below(above, os.path.join(versions, version), artifact, entries, layout, limits)
+            _room(above, versions, sizes)
+            return _write_below(above, os.path.join(versions, version), write)
         finally:
             os.close(above)
     except OSError as error:
         raise effects.as_retryable(error, f"unpack {program} {version}") from error
 
 
-def sweep(versions: str) -> List[str]:
-    """Remove what unpacking that was cut short has left; the names."""
-    try:
-        above = opening.open_directory(versions)
-    except FileNotFoundError:
-        return []
-    try:
-        found = sorted(name for name in os.listdir(above) if name.endswith(PARTIAL))
-        for name in found:
-            remove_tree(above, name)
-    finally:
-        os.close(above)
-    return found
+def _writing(artifact: Artifact, program: str, limits: archive.Limits) -> Tuple[Sequence[int], Callable[[_Tree], None]]:
+    """The sizes of what the artifact becomes, and what writes it; an archive is checked to its end."""
+    kind = artifact.kind or (ops.ARCHIVE if os.pread(artifact.source, 2, 0) == GZIP else ops.BINARY)
+    if kind == ops.BINARY:
+        return [artifact.size], lambda tree: _write_program(tree, artifact, program)
+    entries = archive.check(_pieces(artifact), limits)
+    layout = unpacking.lay_out(entries, program)
+    if isinstance(layout, codes.Refusal):
+        raise codes.Refused(layout)
+    return [entry.size for entry in entries], lambda tree: _write(tree, artifact, entries, layout, limits)
 
 
 def remove_tree(above: int, name: str) -> None:
@@ -109,26 +107,19 @@ def _pieces(artifact: Artifact) -> Iterator[bytes]:
         raise codes.refused(codes.DIGEST_MISMATCH, text)
 
 
-def _room(above: int, versions: str, entries: Sequence[archive.Entry]) -> None:
+def _room(above: int, versions: str, sizes: Sequence[int]) -> None:
     """Refuse for now what does not fit, before the first byte (field case D1)."""
     found = os.fstatvfs(above)
-    free, needed = found.f_bavail * found.f_frsize, sum(entry.size + found.f_frsize for entry in entries)
+    free, needed = found.f_bavail * found.f_frsize, sum(size + found.f_frsize for size in sizes)
     if free < needed + preflight.RESERVE:
         text = f"{versions} needs {needed + preflight.RESERVE} bytes free and has {free}"
         raise codes.Retryable(codes.NO_SPACE, text)
-    if found.f_files and found.f_favail < len(entries) + preflight.INODES:
-        text = f"{versions} needs {len(entries) + preflight.INODES} free inodes and has {found.f_favail}"
+    if found.f_files and found.f_favail < len(sizes) + preflight.INODES:
+        text = f"{versions} needs {len(sizes) + preflight.INODES} free inodes and has {found.f_favail}"
         raise codes.Retryable(codes.NO_SPACE, text)
 
 
-def _unpack_below(
-    above: int,
-    path: str,
-    artifact: Artifact,
-    entries: Sequence[archive.Entry],
-    layout: unpacking.Layout,
-    limits: archive.Limits,
-) -> None:
+def _write_below(above: int, path: str, write: Callable[[_Tree], None]) -> Tuple[listings.Entry, ...]:
     name = os.path.basename(path)
     with contextlib.suppress(FileNotFoundError):
         os.stat(name, dir_fd=above, follow_symlinks=False)
@@ -138,16 +129,25 @@ def _unpack_below(
     root = os.open(name + PARTIAL, opening.DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
     try:
         tree = _Tree(root)
-        _write(tree, artifact, entries, layout, limits)
+        try:
+            write(tree)
+        finally:
+            tree.end()
         tree.sync()
     except BaseException:
         remove_tree(above, name + PARTIAL)
         raise
     finally:
         os.close(root)
-    faults.hit("unpack.rename")
-    os.rename(name + PARTIAL, name, src_dir_fd=above, dst_dir_fd=above)
     os.fsync(above)
+    faults.hit("unpack.made")
+    return tree.entries()
+
+
+def _write_program(tree: _Tree, artifact: Artifact, program: str) -> None:
+    tree.begin(program, EXECUTABLE)
+    for piece in _pieces(artifact):
+        tree.append(piece)
 
 
 def _write(
@@ -159,21 +159,18 @@ def _write(
 ) -> None:
     """The second pass: the members as they were checked, or a refusal."""
     left = list(reversed(entries))
-    try:
-        for event in archive.read(_pieces(artifact), limits):
-            if not isinstance(event, archive.Entry):
-                tree.append(event)
-                continue
-            if not left or left.pop() != event:
-                raise codes.refused(codes.DIGEST_MISMATCH, "the archive changed while it was unpacked: try again")
-            place = unpacking.place(layout, event.name)
-            if event.directory:
-                tree.directory(place)
-            else:
-                executable = event.executable or event.name == layout.program
-                tree.begin(place, EXECUTABLE if executable else PLAIN)
-    finally:
-        tree.end()
+    for event in archive.read(_pieces(artifact), limits):
+        if not isinstance(event, archive.Entry):
+            tree.append(event)
+            continue
+        if not left or left.pop() != event:
+            raise codes.refused(codes.DIGEST_MISMATCH, "the archive changed while it was unpacked: try again")
+        place = unpacking.place(layout, event.name)
+        if event.directory:
+            tree.directory(place)
+        else:
+            executable = event.executable or event.name == layout.program
+            tree.begin(place, EXECUTABLE if executable else PLAIN)
 
 
 class _Tree:
@@ -182,8 +179,15 @@ class _Tree:
     def __init__(self, root: int) -> None:
         self._root = root
         self._made: Dict[str, None] = {}
+        self._files: List[listings.Entry] = []
         self._file = -1
-        self._mode = 0
+        self._place, self._mode, self._size = "", 0, 0
+        self._digest = hashlib.sha256()
+
+    def entries(self) -> Tuple[listings.Entry, ...]:
+        """Everything that was made."""
+        made = [listings.Entry(place, listings.DIRECTORY, EXECUTABLE) for place in self._made]
+        return tuple(sorted([*made, *self._files]))
 
     def directory(self, place: str) -> None:
         """Make a directory and those above it."""
@@ -199,10 +203,13 @@ class _Tree:
             self._file = os.open(name, opening.CREATE, 0o600, dir_fd=above)
         finally:
             os.close(above)
-        self._mode = mode
+        self._place, self._mode, self._size = place, mode, 0
+        self._digest = hashlib.sha256()
 
     def append(self, block: bytes) -> None:
         """Write the next bytes of the file."""
+        self._digest.update(block)
+        self._size += len(block)
         view = memoryview(block)
         while view:
             view = view[os.write(self._file, view) :]
@@ -217,6 +224,8 @@ class _Tree:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        digest = self._digest.hexdigest()
+        self._files.append(listings.Entry(self._place, listings.FILE, self._mode, self._size, digest))
 
     def sync(self) -> None:
         """Make every directory durable, the deepest first."""

@@ -10,17 +10,20 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
 
-from . import listings, manifest, ops, recording, records, settle
+from . import ops, recording, records, settle
 from . import product as products
+
+if TYPE_CHECKING:
+    from . import listings
 
 
 class Source(NamedTuple):
     """Where the bytes come from: the executor's name for them, the artifact's kind, and the tree that is there already."""
 
     name: str
-    kind: str = manifest.KINDS[0]
+    kind: str = ops.BINARY
     kept: Optional[listings.Listing] = None
 
 
@@ -46,4 +49,6 @@ def _tree(product: products.Product, record: records.SlotRecord, source: Source)
         return ops.unpack_durably(path, source.name, record, source.kind)
     if source.kept.record == record:
         return ()
+    from . import listings  # few plans write one, and every start pays for what it imports
+
     return ops.write_durably(path + ops.LISTING, listings.render(source.kept._replace(record=record)))

@@ -92,4 +92,6 @@ def difference(listing: Listing, found: Iterable[Entry]) -> str:
 def _said(entry: Entry) -> str:
     if entry.kind == DIRECTORY:
         return f"a directory with the mode {entry.mode:04o}"
+    if entry.kind != FILE:
+        return entry.kind  # whoever looked says what is there instead
     return f"a file of {entry.size} bytes with the mode {entry.mode:04o} and the SHA-256 {entry.sha256}"

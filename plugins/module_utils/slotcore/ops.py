@@ -170,6 +170,8 @@ def copy_durably(path: str, source: str, sha256: str, size: int) -> Plan:
     )
 
 
+BINARY, ARCHIVE = "binary", "tar.gz"
+"""Kinds of artifacts, as manifests call them."""
 PARTIAL = ".partial"
 LISTING = ".json"
 

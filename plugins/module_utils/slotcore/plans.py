@@ -12,12 +12,15 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence
 
-from . import codes, filling, keeping, links, listings, ops, recording, records, trust_plans
+from . import codes, filling, keeping, links, ops, recording, records, trust_plans
 from . import product as products
 from . import settle as settles
 from . import trial as trials
+
+if TYPE_CHECKING:
+    from . import listings
 
 STAGED = "staged"
 ENTRYPOINT = "entrypoint"

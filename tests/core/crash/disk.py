@@ -7,6 +7,8 @@ Rules:
   where the file's name is durable already. An append may be cut short in the same way, and never takes what was there.
 - A name is durable after a sync of its directory. A rename is atomic: both names change, or neither.
 - Effects on one name that survive keep their order; effects on other names do not wait for each other.
+- A tree is one name here, whose bytes are those of its program. `Unpack` and `Discard` have made all durable when they are
+  done; a power cut within them leaves any part of a tree under its temporary name, and a tree without its listing.
 - This is weaker than any file system in use promises, so what holds here holds there.
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 import itertools
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from slotcore import ops
+from slotcore import listings, ops
 
 
 class Node(NamedTuple):
@@ -39,8 +41,12 @@ class Tear(NamedTuple):
 
 
 Tree = Dict[str, bytes]
-"""A tree of files and links by path; a link's value is `->` and its target. No file here begins like that."""
+"""A tree of files and links by path; a link's value is `->` and its target, a release's tree `=>` and its program.
+
+No file here begins like that.
+"""
 LINK = b"->"
+TREE = b"=>"
 Changes = Tuple[Tuple[str, Optional[Node]], ...]
 
 
@@ -67,6 +73,8 @@ class Disk:
         self._durable_names = dict(self._names)
         self._durable_bytes = dict(self._bytes)
         self._pending: List[Changes] = []
+        self._within: List[str] = []
+        """Directories that the last operation has synced when it is done."""
 
     def _new_file(self, data: bytes) -> Node:
         number = next(self._numbers)
@@ -84,7 +92,12 @@ class Disk:
 
     def do(self, operation: ops.Operation) -> None:
         """Carry out one operation in memory."""
-        if isinstance(operation, ops.Write):
+        self._settle()
+        if isinstance(operation, ops.Discard):
+            self._discard(operation)
+        elif isinstance(operation, ops.Unpack):
+            self._unpack(operation)
+        elif isinstance(operation, ops.Write):
             self._create(operation.path, self._new_file(operation.data))
         elif isinstance(operation, ops.Copy):
             self._create(operation.path, self._new_file(self._sources[operation.source]))
@@ -102,6 +115,34 @@ class Disk:
             self._durable_bytes[number] = self._bytes[number]
         elif isinstance(operation, ops.SyncDir):
             self._sync_directory(operation.path)
+
+    def _settle(self) -> None:
+        """What the last operation did is durable now: another one begins."""
+        for directory in self._within:
+            self._sync_directory(directory)
+            for path, node in self._names.items():
+                if node.file is not None and ops.directory_of(path) == directory:
+                    self._durable_bytes[node.file] = self._bytes[node.file]
+        self._within = []
+
+    def _discard(self, operation: ops.Discard) -> None:
+        directory = ops.directory_of(operation.path)
+        if operation.path + ops.LISTING in self._names:
+            self._change((operation.path + ops.LISTING, None))
+            self._sync_directory(directory)
+        if operation.path in self._names:
+            self._change((operation.path, None))
+        self._within = [directory]
+
+    def _unpack(self, operation: ops.Unpack) -> None:
+        data = self._sources[operation.source]
+        tree = self._new_file(TREE + data)
+        self._durable_bytes[int(tree.file or 0)] = TREE
+        self._create(operation.path + ops.PARTIAL, tree)
+        program = listings.Entry("probe", listings.FILE, 0o755, len(data), operation.record.sha256)
+        listing = listings.render(listings.Listing(operation.record, (program,)))
+        self._create(operation.path + ops.LISTING + ops.PARTIAL, self._new_file(listing))
+        self._within = [ops.directory_of(operation.path)]
 
     def _file(self, path: str) -> int:
         number = self._names[path].file

@@ -17,9 +17,9 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from core.crash import disk, values
 
-from slotcore import links, ops, recording, settle
+from slotcore import filling, links, ops, plans, recording, records, settle
 from slotcore import product as products
-from slotward import executor, manager
+from slotward import executor, manager, placing, sweeping, trees
 from slotward import host as agent_host
 
 GUARD = pathlib.Path(__file__).parents[3] / "agent" / "src" / "slotward" / "resources" / "guard"
@@ -98,13 +98,16 @@ class Ran(NamedTuple):
 class Host:
     """The directory, the product whose slots are in it, and the programs around them."""
 
-    def __init__(self, shell: str = "dash", root: Optional[str] = None, helped: bool = False) -> None:
+    def __init__(
+        self, shell: str = "dash", root: Optional[str] = None, helped: bool = False, layout: str = products.AB
+    ) -> None:
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.root = root or tempfile.mkdtemp(prefix="slotward-crash-", dir=memory)
         self.shell = SHELLS[shell]
         self.restarts = 0
         self.helped = helped
-        self.product = (values.HELPED if helped else values.PRODUCT)._replace(
+        plain = values.TREES if layout == products.VERSIONS else values.PRODUCT
+        self.product = (values.HELPED if helped else plain)._replace(
             slots_dir=f"{self.root}/tree/slots", entrypoint=f"{self.root}/tree/bin/probe"
         )
         for name in ("bin", "lib/guard.d", "proc/sys/kernel/random", "tree", "cut"):
@@ -136,7 +139,11 @@ class Host:
         shutil.rmtree(f"{self.root}/tree")
         os.makedirs(self.product.slots_dir)
         os.makedirs(os.path.dirname(self.product.entrypoint))
-        for path, data in tree.items():
+        trees_there = {path: data for path, data in tree.items() if data.startswith(disk.TREE)}
+        programs = {f"{path}/{self.product.program}": data[len(disk.TREE) :] for path, data in trees_there.items()}
+        files = {path: data for path, data in tree.items() if path not in trees_there}
+        for path, data in {**files, **programs}.items():
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             if data.startswith(disk.LINK):
                 os.symlink(data[len(disk.LINK) :].decode(), path)
                 continue
@@ -147,9 +154,14 @@ class Host:
     def tree(self) -> disk.Tree:
         """What is there now; the lock is left out."""
         found: disk.Tree = {}
-        for directory in (self.product.slots_dir, os.path.dirname(self.product.entrypoint)):
+        places = [self.product.slots_dir, os.path.dirname(self.product.entrypoint)]
+        for directory in places:
             for entry in os.scandir(directory):
-                if entry.is_symlink():
+                if entry.name == products.TREES:
+                    places.append(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    found[entry.path] = disk.TREE + pathlib.Path(entry.path, self.product.program).read_bytes()
+                elif entry.is_symlink():
                     found[entry.path] = disk.LINK + os.readlink(entry.path).encode()
                 elif entry.name != "lock":
                     with open(entry.path, "rb") as file:
@@ -214,7 +226,26 @@ class Host:
         def restart() -> None:
             self.restarts += 1
 
-        return executor.Executor(copy, lambda operation: None, lambda: None, restart, restart, lambda operation: None)
+        def nothing(*_arguments: object) -> None:
+            return
+
+        def unpack(operation: ops.Unpack) -> None:
+            staged = pathlib.Path(self.root, "staged")
+            staged.write_bytes(sources[operation.source])
+            with open(staged, "rb") as file:
+                trees.make(self.product, operation, file.fileno())
+
+        return executor.Executor(copy, nothing, nothing, restart, restart, nothing, unpack)
+
+    def staging(self, state: settle.State, record: records.SlotRecord, newest_issued: int) -> ops.Plan:
+        """The plan that brings a release into the free slot, as the agent makes it."""
+        source = filling.Source(plans.STAGED, kept=placing.tree_of(self.product, state, record))
+        return plans.plan_stage(self.product, state, record, newest_issued, source)
+
+    def adopting(self, state: settle.State, record: records.SlotRecord) -> ops.Plan:
+        """The plan that adopts the file at the entrypoint."""
+        kept = placing.tree_of(self.product, state, record)
+        return plans.plan_adopt(self.product, state, record, plans.ENTRYPOINT, kept)
 
     def look(self, clock: settle.Clock) -> manager.Look:
         """The agent's look at the host, by a clock of ours."""
@@ -251,6 +282,9 @@ class Host:
         while len(done) < 4:
             name, plan = self.settling(clock)
             if not plan:
+                if self.product.layout == products.VERSIONS:
+                    sweeping.sweep(self.product, self.look(clock).state)
+                    step()
                 return done
             self.apply(plan, name, step, {})
             done.append(name)
@@ -263,8 +297,25 @@ def mapped(product: products.Product, tree: Mapping[str, bytes]) -> disk.Tree:
     Where the product has a helper, its links are as the tree says, else as those of the daemon beside them.
     """
     top = os.path.dirname(product.slots_dir)
-    both = dict(tree)
+    both = in_trees(tree) if product.layout == products.VERSIONS else dict(tree)
     for name, other in (("slots/current", "slots/helper"), ("slots/back", "slots/helper.back")):
         if product.helper_unit and name in tree:
             both.setdefault(other, tree[name])
     return {f"{top}/{name}": data.replace(b"->@", b"->" + product.slots_dir.encode()) for name, data in both.items()}
+
+
+def in_trees(tree: Mapping[str, bytes]) -> disk.Tree:
+    """The same with a tree, a listing and a link for each slot that holds a version; what holds another thing stays."""
+    found: disk.Tree = {}
+    versions = {data: version for version, data in values.BYTES.items()}
+    for name, data in tree.items():
+        if name == "bin/probe" and data.startswith(disk.LINK):
+            found[name] = data + b"/probe"
+        elif name in {"slots/a", "slots/b"} and data in versions:
+            place = f"slots/{products.tree_of(versions[data])}"
+            found[name] = disk.LINK + products.tree_of(versions[data]).encode()
+            found[place] = disk.TREE + data
+            found[place + ops.LISTING] = values.listing(versions[data])
+        else:
+            found[name] = data
+    return found

@@ -13,7 +13,7 @@ from slotcore import codes, ops, plans, recording, records, settle, trial, trust
 from slotcore import trust_record as trusts
 
 AT = values.AT
-SOURCES: Mapping[str, bytes] = {plans.STAGED: BYTES["1.1.0"], plans.ENTRYPOINT: BYTES["by-hand"]}
+SOURCES: Mapping[str, bytes] = {plans.STAGED: BYTES["1.1.0"], plans.ENTRYPOINT: BYTES["0.9.0-by-hand"]}
 SOURCES_OF_ALL: Mapping[str, bytes] = {**BYTES, **SOURCES}
 LINKED = b"->@/current"
 
@@ -164,7 +164,7 @@ def _of_updates(host: Host) -> Dict[str, Scenario]:
     def end(code: str) -> plans.End:
         return plans.End(code, f"because of {code}", AT)
 
-    by_hand: disk.Tree = {"bin/probe": BYTES["by-hand"]}
+    by_hand: disk.Tree = {"bin/probe": BYTES["0.9.0-by-hand"]}
     for name, tree, slot in (
         ("adopt", by_hand, "a"),
         ("adopt after a cut adopt", {**by_hand, **without(installed(), "current", "probe")}, "b"),
@@ -172,14 +172,14 @@ def _of_updates(host: Host) -> Dict[str, Scenario]:
         ("adopt in use, slot free", {**installed(), **by_hand}, "b"),
         ("adopt in use, leftovers", {**installed(back=b"->a", trial_log=values.STARTED), **by_hand}, "b"),
     ):
-        plan = plans.plan_adopt(product, _state(host, tree), values.record("by-hand"), plans.ENTRYPOINT)
+        plan = plans.plan_adopt(product, _state(host, tree), values.record("0.9.0-by-hand"), plans.ENTRYPOINT)
         link = f"->{slot}".encode()
-        held = {**_state(host, tree).slots, slot: values.record("by-hand")}
-        done = {"slots/good": link, "slots/current": link, "bin/probe": LINKED, f"slots/{slot}": BYTES["by-hand"]}
+        held = {**_state(host, tree).slots, slot: values.record("0.9.0-by-hand")}
+        done = {"slots/good": link, "slots/current": link, "bin/probe": LINKED, f"slots/{slot}": BYTES["0.9.0-by-hand"]}
         add(name, tree, plan, {**done, "slots/slots.json": records.render_slots(held)})
     for name, tree in (
         ("stage", installed()),
-        ("stage over another", installed(b=BYTES["by-hand"], slots_json=_slots(a="1.0.0", b="by-hand"))),
+        ("stage over another", installed(b=BYTES["0.9.0-by-hand"], slots_json=_slots(a="1.0.0", b="0.9.0-by-hand"))),
         ("stage over an unknown file", installed(b=b"half of some")),
     ):
         noted = records.render_update(records.Update(floor=1, newest_issued=9))

@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 from typing import Dict, Mapping, Optional
 
+from slotcore import listings, records, settle, trial
 from slotcore import product as products
-from slotcore import records, settle, trial
 from slotcore import trust_record as trusts
 
 BOOT = "4b3f6a52-6f0e-4c39-9a3e-2f6f0a1f2f10"
@@ -21,11 +21,13 @@ PRODUCT = products.Product(
 )
 HELPED = PRODUCT._replace(helper_unit="probe-helper.service", helper_socket="/run/probe-helper/helper.sock")
 """The same daemon with a helper, which starts `/slots/helper`."""
+TREES = PRODUCT._replace(layout=products.VERSIONS, program="probe")
+"""The same daemon in trees: a slot is a link to `versions/<v>`, in which `probe` lies."""
 VERSIONS = ("1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0")
 BYTES: Dict[str, bytes] = {
-    version: f"#!/bin/sh\necho this is {version}\n".encode() for version in (*VERSIONS, "by-hand")
+    version: f"#!/bin/sh\necho this is {version}\n".encode() for version in (*VERSIONS, "0.9.0-by-hand")
 }
-SEQUENCE: Dict[str, int] = {"by-hand": 0, **{version: number for number, version in enumerate(VERSIONS, 1)}}
+SEQUENCE: Dict[str, int] = {"0.9.0-by-hand": 0, **{version: number for number, version in enumerate(VERSIONS, 1)}}
 
 
 def digest(version: str) -> str:
@@ -36,6 +38,12 @@ def digest(version: str) -> str:
 def record(version: str) -> records.SlotRecord:
     """The slot record of a version."""
     return records.SlotRecord(version, SEQUENCE[version], digest(version), len(BYTES[version]))
+
+
+def listing(version: str) -> bytes:
+    """The listing of a version's tree, in which nothing is but the program."""
+    entry = listings.Entry("probe", listings.FILE, 0o755, len(BYTES[version]), digest(version))
+    return listings.render(listings.Listing(record(version), (entry,)))
 
 
 TRIAL = trial.Trial(

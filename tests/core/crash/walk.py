@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, FrozenSet, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
 from core.crash import disk, scenarios, values
 from core.crash.host import FAILED, HELPER_FAILED, RUNS, STOPPED, Host, Unit
 from core.crash.scenarios import Scenario, Timing
 
 from slotcore import codes, ops, plans, recording, settle, trial
+from slotcore import product as products
 
 VERIFIED = frozenset(values.BYTES.values())
 TRIAL_FILES = ("trial", "trial.confirm", "trial.revert")
@@ -80,7 +81,8 @@ def view(host: Host, tree: disk.Tree) -> View:
     files = {path[len(top) :]: data for path, data in tree.items() if path.startswith(top)}
     entry: Optional[bytes] = tree.get(host.product.entrypoint)
     if entry is not None and entry.startswith(disk.LINK):
-        assert entry == disk.LINK + (top + "current").encode(), f"the entrypoint leads elsewhere: {entry!r}"
+        wanted = host.product.program_path("current")
+        assert entry == disk.LINK + wanted.encode(), f"the entrypoint leads elsewhere: {entry!r}"
         entry = _slot_bytes(files, "current")
     damaged = any(path.endswith("/" + scenarios.MARK) for path in tree)
     update = _record(files, recording.UPDATE, damaged)
@@ -141,7 +143,21 @@ def _slot_bytes(files: Dict[str, bytes], name: str) -> bytes:
     slot = _link(files, name)
     assert slot is not None, f"the entrypoint leads to {name}, which is not there"
     assert slot in files, f"{name} names {slot}, which is not there"
-    return files[slot]
+    held = slot_holds(files, slot)
+    assert held is not None, f"{name} names {slot}, which leads to no tree that its listing proves"
+    return held
+
+
+def slot_holds(files: Mapping[str, bytes], slot: str) -> Optional[bytes]:
+    """The program of a slot; of one in a tree, when the listing of the whole tree proves it."""
+    data = files.get(slot)
+    if data is None or not data.startswith(disk.LINK):
+        return data
+    place = data[len(disk.LINK) :].decode()
+    held, listing = files.get(place, b""), files.get(place + ops.LISTING)
+    proves = [version for version in values.BYTES if listing == values.listing(version)]
+    good = held.startswith(disk.TREE) and proves and held[len(disk.TREE) :] == values.BYTES[proves[0]]
+    return held[len(disk.TREE) :] if good else None
 
 
 def check_always(host: Host, tree: disk.Tree, before: View) -> View:
@@ -169,7 +185,7 @@ def check_slots(now: View, slots: Dict[str, Dict[str, Any]], name: str) -> None:
     for slot, entry in slots.items():
         held = values.BYTES[entry["version"]]
         assert entry["sha256"] == values.digest(entry["version"])
-        assert now.files.get(slot) == held, f"{name} says that {slot} holds {entry['version']}, and it does not"
+        assert slot_holds(now.files, slot) == held, f"{name} says that {slot} holds {entry['version']}, and it does not"
 
 
 def _is_allowed(now: View) -> bool:
@@ -361,6 +377,8 @@ class Walker:
             self.go_on(tree, scenario, timing, crashed)
         else:
             self.check_quiet(tree, timing.now)
+        if self.host.product.layout == products.VERSIONS:
+            self.check_swept(tree)
         return tree
 
     def go_on(self, tree: disk.Tree, scenario: Scenario, timing: Timing, crashed: View) -> None:
@@ -378,6 +396,13 @@ class Walker:
         confirmed = self.host.tree()
         self.check_end(confirmed, Expected("confirmed", frozenset({"ok"})), crashed, scenario)
         self.check_quiet(confirmed, timing.over)
+
+    def check_swept(self, tree: disk.Tree) -> None:
+        """Nothing is left beside whole trees and their listings."""
+        top = self.host.product.path(products.TREES) + "/"
+        names = {path[len(top) :] for path in tree if path.startswith(top)}
+        whole = {name for name in names if name + ops.LISTING in names}
+        assert names == whole | {name + ops.LISTING for name in whole}, f"left among the trees: {sorted(names)}"
 
     def check_quiet(self, tree: disk.Tree, clock: settle.Clock) -> None:
         """After the end the guard changes nothing, whenever it is run; a missing `current` it makes once."""
@@ -434,12 +459,12 @@ class Walker:
             self._step(before)
 
         if before.current is None or not tree[product.entrypoint].startswith(disk.LINK):
-            record = values.record("by-hand")
-            apply(plans.plan_adopt(product, self.host.look(clock).state, record, plans.ENTRYPOINT))
+            record = values.record("0.9.0-by-hand")
+            apply(self.host.adopting(self.host.look(clock).state, record))
         found = self.host.look(clock).state
         assert found.broken is None
         assert found.current is not None
-        apply(plans.plan_stage(product, found, values.record(version), 9))
+        apply(self.host.staging(found, values.record(version), 9))
         again = values.TRIAL._replace(
             trial_id="0123456789abcdef",
             to_version=version,

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The bytes of a slot, in the one place that reads them: a file of its own, or a tree that its link leads to.
+
+Rules:
+- A slot holds what its record says when its bytes prove it: the file's digest, or every byte of the tree by its listing.
+- Nothing is said of a slot without reading it to its end.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from slotcore import codes, proving, records
+from slotcore import product as products
+from slotward import host
+
+
+def problem(product: products.Product, slot: str, entry: records.SlotRecord, named: str = "") -> str:
+    """What is wrong with the bytes of a slot: "" when they are those of its record and can be started.
+
+    `named` is the link that the slot was found by, where it was by one.
+    """
+    if product.layout == products.VERSIONS:
+        return _tree_problem(product, slot, entry)
+    path = product.path(named or slot)
+    try:
+        with open(host.open_named(path), "rb") as file:
+            mode, digest = os.fstat(file.fileno()).st_mode, host.sha256_of(file)
+    except OSError as error:
+        return f"the program that {path} names cannot be read: {error.strerror}"
+    if digest != entry.sha256:
+        return f"slot {slot} holds other bytes than were verified for {entry.version}"
+    return "" if mode & 0o111 else f"slot {slot} is not executable"
+
+
+def _tree_problem(product: products.Product, slot: str, entry: records.SlotRecord) -> str:
+    from slotward import trees
+
+    version = trees.version_of(product, slot)
+    if version != entry.version:
+        return f"slot {slot} is no link to {products.tree_of(entry.version)}, the tree of its record"
+    try:
+        listing = trees.examine(product, version)
+    except codes.BrokenRecord as error:
+        return f"slot {slot}: {error.file}: {error.why}"
+    if listing.record.sha256 != entry.sha256:
+        return f"slot {slot} holds other bytes than were verified for {entry.version}"
+    runs = any(one.path == product.program and one.mode & 0o111 for one in listing.entries)
+    return "" if runs else f"slot {slot} has no program {product.program}"
+
+
+def held(product: products.Product, slot: str) -> Optional[proving.Held]:
+    """Digest and size of what a slot holds, as a record would say them; None when it holds nothing that proves itself."""
+    if product.layout == products.VERSIONS:
+        from slotward import trees
+
+        try:
+            record = trees.examine(product, trees.version_of(product, slot)).record
+        except codes.BrokenRecord:
+            return None
+        return proving.Held(record.sha256, record.size)
+    from slotward import staging
+
+    try:
+        descriptor = staging.open_staged(product.slots_dir, slot)
+    except (OSError, codes.Refused):
+        return None
+    with open(descriptor, "rb") as file:
+        return proving.Held(host.sha256_of(file), os.fstat(descriptor).st_size)
