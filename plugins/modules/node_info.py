@@ -50,7 +50,7 @@ EXAMPLES = r"""
 
 - name: Look at another product
   slotward.fleet.node_info:
-    product: node-exporter
+    product: prometheus-node-exporter
 """
 
 RETURN = r"""

@@ -417,7 +417,7 @@ seealso:
 EXAMPLES = r"""
 - name: Put the node exporter of a Debian package under care
   slotward.fleet.product:
-    product: node-exporter
+    product: prometheus-node-exporter
     unit: prometheus-node-exporter.service
     entrypoint: /usr/bin/prometheus-node-exporter
     adopt: true
@@ -432,7 +432,7 @@ EXAMPLES = r"""
       - name: metrics
         kind: http
         url: http://127.0.0.1:9100/metrics
-        body: node_cpu_seconds_total
+        body: node_exporter_build_info
 
 - name: Only at night, and not at the end of the year
   slotward.fleet.product:
@@ -466,7 +466,7 @@ product:
   description: The product.
   returned: always
   type: str
-  sample: node-exporter
+  sample: prometheus-node-exporter
 state:
   description: The product's state after it; V(absent) when it is not there any more.
   returned: always
@@ -491,7 +491,7 @@ file:
   description: The product's file on the host; null when the name is none.
   returned: always
   type: str
-  sample: /etc/slotward/products.d/node-exporter.toml
+  sample: /etc/slotward/products.d/prometheus-node-exporter.toml
 problems:
   description: With V(bad-config), what is wrong with the description, each with line and key.
   returned: always
@@ -503,7 +503,7 @@ changes:
   returned: always
   type: list
   elements: dict
-  sample: [{"path": "/etc/slotward/products.d/node-exporter.toml", "what": "create"}]
+  sample: [{"path": "/etc/slotward/products.d/prometheus-node-exporter.toml", "what": "create"}]
 left:
   description: What was left as it is for a reason, each as a sentence.
   returned: always
