@@ -116,7 +116,7 @@ def test_the_events_are_those_of_the_page() -> None:
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch("[0-9a-f]{32}", one) for one in ids)
     assert {name for name, kind in audit.EVENTS.items() if kind.first} == {
-        "accepted", "permitted", "keys-changed", "repaired", "one-way", "mode-changed",
+        "accepted", "permitted", "keys-changed", "repaired", "one-way", "forced", "mode-changed",
     }  # fmt: skip
     assert all(2 <= kind.priority <= 6 for kind in audit.EVENTS.values())
 

@@ -38,6 +38,8 @@ MODULES = {
     "audit": "cmd_audit",
     "products": "cmd_products",
     "remove": "cmd_remove",
+    "hold": "cmd_hold",
+    "unhold": "cmd_hold",
 }
 
 OF_THE_AGENT = ("version", "node", "helper", "ask", "products")
@@ -50,7 +52,15 @@ PLAIN: Dict[str, Dict[str, Any]] = {
     "helper": {"do": False},
     "doctor": {},
     "settle": {},
-    "apply": {},
+    "apply": {
+        "check": False,
+        "start": False,
+        "no_wait": False,
+        "here": False,
+        "force": False,
+        "id": None,
+        "accept_one_way": False,
+    },
     "cancel": {},
     "products": {},
     "update": {"clear_failed": None, "repair": False, "floor": None},

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from typing import Callable, Tuple
 
-from slotward import flags_ask, flags_upgrade
+from slotward import flags_ask, flags_audit, flags_hand, flags_upgrade
 
 Adder = Callable[[argparse.ArgumentParser], None]
 
@@ -37,6 +37,7 @@ def _confirm_flags(parser: argparse.ArgumentParser) -> None:
 def _rollback_flags(parser: argparse.ArgumentParser) -> None:
     _which(parser, required=False)
     parser.add_argument("--why", default="", metavar="TEXT", help="a reason, remembered with the failed version")
+    flags_hand.rollback_to(parser)
 
 
 def _update_flags(parser: argparse.ArgumentParser) -> None:
@@ -128,35 +129,6 @@ def _config_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _audit_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--verify", action="store_true", help="walk the whole chain and answer its head")
-    parser.add_argument(
-        "--head",
-        type=_hash,
-        metavar="HASH",
-        help="as --verify, and this head, seen earlier, must still be in the chain",
-    )
-    parser.add_argument("--since", type=_count, metavar="N", help="show the lines from number N on")
-    parser.add_argument("--limit", type=_count, metavar="N", help="show at most N lines (default: 50; 0: all)")
-    parser.add_argument(
-        "--restart-chain",
-        action="store_true",
-        help="set a damaged log aside and begin a new one whose first line says so; changes nothing while the chain holds",
-    )
-
-
-def _hash(text: str) -> str:
-    if len(text) != 64 or set(text) - set("0123456789abcdef"):
-        raise argparse.ArgumentTypeError("a head is 64 hexadecimal digits, as --verify and `update --json` show it")
-    return text
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
-    return int(text)
-
-
 def _helper_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--do", action="store_true", help=argparse.SUPPRESS)
 
@@ -233,7 +205,7 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
     (
         "rollback",
         "take the release on trial back now",
-        "Only a trial can be taken back; a confirmed release is undone by rolling a newer one forward.",
+        "Without --to it ends the trial. With it a confirmed release is left for one that is kept here and meets the floor, by a trial of its own.",
         _rollback_flags,
     ),
     (
@@ -275,8 +247,20 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
     (
         "apply",
         "carry out, before a start of the daemon, the request that it left",
-        "Start mode's part of root, run by slotward-apply.service. By hand it settles, and leaves the request to the next start.",
-        _nothing,
+        "Start mode's part of root, run by slotward-apply.service; by hand it settles. With --product: an operator's word for what that product has staged.",
+        flags_hand.apply,
+    ),
+    (
+        "hold",
+        "keep a product at what it runs",
+        "Every way to another release is refused (`held`) until it is taken away or ends. A trial that is pending still ends.",
+        flags_hand.hold,
+    ),
+    (
+        "unhold",
+        "let a product go to other releases again",
+        "With --owner only a hold in that name is taken away.",
+        flags_hand.unhold,
     ),
     (
         "probe",
@@ -294,6 +278,6 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "audit",
         "show what was decided on this host, and check that the log was not changed",
         "Each decision is one line that carries the hash of the line before it. Remember the head elsewhere: only then a cut shows.",
-        _audit_flags,
+        flags_audit.audit,
     ),
 )

@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Iterator
 
 from slotcore import codes, config_table
-from slotward import answers, lock, manager, own
+from slotward import answers, build_info, lock, manager, own
 
 if TYPE_CHECKING:
     import argparse
@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
         raise codes.refused(
             codes.NOT_ROOT, "apply changes root's slots: slotward-apply.service runs it before each start"
         )
+    if args.product != build_info.NAME:
+        return _staged(args)
     setup = own.load(args.config)
     name = setup.product.name
     if not os.path.isdir(setup.product.slots_dir):
@@ -54,6 +56,13 @@ def run(args: argparse.Namespace) -> answers.Answer:
             return applying.carry_out(setup, seen)
     said = "nothing was asked for" if done == "nothing" else f"settled: {done}"
     return answers.Answer(answers.DONE, answers.base(name, "idle", message=said, changed=done != "nothing"), [said])
+
+
+def _staged(args: argparse.Namespace) -> answers.Answer:
+    """An operator's word for what a product has staged."""
+    from slotward import cmd_staged
+
+    return cmd_staged.run(args)
 
 
 def _is_asked(setup: own.Setup) -> bool:

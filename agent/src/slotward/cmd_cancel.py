@@ -21,7 +21,8 @@ from slotward import answers, lock, manager, own
 if TYPE_CHECKING:
     import argparse
 
-UPGRADE = "upgrade to "
+ENDS = ("upgrade to ", "rollback to ")
+"""What may be ended before it switches, by what its lock says."""
 WAIT_S = 40.0
 POLL_S = 0.05
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
         ):  # what the daemon's account does before the switch holds no lock of root's
             text += f"; what the daemon itself is fetching ends with `systemctl restart {product.unit}`"
         return answers.Answer(answers.DONE, answers.base(product.name, "idle", message=text), [text])
-    if not owner.what.startswith(UPGRADE):
+    if not owner.what.startswith(ENDS):
         raise codes.Retryable(
             codes.IN_PROGRESS,
             f"{owner.what} (process {owner.pid}) holds the lock of {product.name}: it is not an upgrade",

@@ -24,6 +24,10 @@ def run(args: argparse.Namespace) -> answers.Answer:
         from slotward import unprivileged
 
         return unprivileged.run(args, f"{args.command} changes root's records: run it as root")
+    if args.command == "rollback" and args.to:
+        from slotward import cmd_back
+
+        return cmd_back.run(args)
     setup = own.asked(args)
     product = setup.product
     if args.command == "confirm":
@@ -104,8 +108,13 @@ def _settled(product: products.Product, what: str) -> manager.Look:
         time.sleep(POLL_S)
 
 
-def _own_trial(product: products.Product, seen: manager.Look, trial_id: Optional[str]) -> Optional[answers.Answer]:
-    """None when the trial asked for is pending; the answer when it has ended; a refusal otherwise."""
+AFTER = "; what is confirmed is left for a kept release by `slotward rollback --to previous`"
+
+
+def _own_trial(
+    product: products.Product, seen: manager.Look, trial_id: Optional[str], after: str = ""
+) -> Optional[answers.Answer]:
+    """None when the trial asked for is pending; the answer when it has ended; a refusal otherwise, with what to do after it."""
     pending = seen.settlement.on_trial
     if pending is not None:
         if trial_id is not None and pending.trial_id != trial_id:
@@ -117,7 +126,7 @@ def _own_trial(product: products.Product, seen: manager.Look, trial_id: Optional
     if last is not None and trial_id is not None and last.trial_id == trial_id:
         return ended(product, last, changed=False)
     named = f": {trial_id} is not known here" if trial_id else ""
-    raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending{named}")
+    raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending{named}{after}")
 
 
 def prove(product: products.Product, slot: str, sha256: str, swapped_s: int) -> Union[proof.Proof, proof.Missing]:
@@ -209,7 +218,7 @@ def rollback(
     """Take the release on trial back now, at an operator's word or, as `code` says, at its own."""
     with lock.held(product, "rollback"):
         seen = manager.settle_now(product)[0]
-        done = _own_trial(product, seen, trial_id)
+        done = _own_trial(product, seen, trial_id, "" if trial_id else AFTER)
         if done is not None:
             return done
         manager.go_back(product, seen, why, code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, List, Tuple
 
 from slotcore import codes, records, settle, status
 from slotcore import product as products
-from slotward import answers, host, lock, looking, own
+from slotward import answers, hand, host, lock, looking, own
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if os.geteuid() == 0 and _settle_if_due(setup.product, state):
         state = host.read_state(setup.product)
     answer = looking.look(setup, state, args.asked)
-    lines = status.lines(answer, setup.product.entrypoint)
+    lines = status.lines(answer, setup.product.entrypoint) + hand.lines(answer)
     if answer["probes"] is not None:
         from slotcore import probe_files
 

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from slotcore import checks, codes, rfc3339, settle, trial
+from slotcore import product as products
 from slotward import (
     answers,
     audit,
@@ -24,6 +25,7 @@ from slotward import (
     clearable,
     cmd_trial,
     gate,
+    hand,
     host,
     lock,
     manager,
@@ -46,13 +48,20 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
         return unprivileged.run(args, f"{args.command} reads root's configuration and records: run it as root")
     if args.command == "upgrade":
-        if args.id is not None and _ID.fullmatch(args.id) is None:
-            raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {args.id!r}")
+        demand_id(args.id)
         if not args.here and not args.stage_only:
-            return _in_own_unit(args)
+            return in_own_unit(args, _words(args))
     setup = own.asked(args)
     asked: List[str] = []
-    return clearable.answered(setup.product.name, asked, lambda: _answered(setup, args, asked))
+    return hand.answered(
+        setup.product, lambda: clearable.answered(setup.product.name, asked, lambda: _answered(setup, args, asked))
+    )
+
+
+def demand_id(trial_id: Optional[str]) -> None:
+    """Raise Refused `wrong-trial` for an id that is none."""
+    if trial_id is not None and _ID.fullmatch(trial_id) is None:
+        raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {trial_id!r}")
 
 
 def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> answers.Answer:
@@ -68,7 +77,8 @@ def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> a
 
 def _consent(args: argparse.Namespace) -> prepare.Consent:
     permit = prepare.read_document(args.permit) if args.permit else None
-    consent = prepare.Consent(adopt=args.adopt, start=args.start, server_s=args.server_time or 0, permit=permit)
+    asked_s = args.server_time or 0
+    consent = prepare.Consent(args.adopt, args.start, server_s=asked_s, permit=permit, force=args.force)
     return consent._replace(one_way=args.accept_one_way)
 
 
@@ -85,14 +95,14 @@ def prepared_answer(setup: own.Setup, prepared: prepare.Prepared, src: Optional[
     return answers.Answer(answers.DONE, answer, lines)
 
 
-def _in_own_unit(args: argparse.Namespace) -> answers.Answer:
+def in_own_unit(args: argparse.Namespace, words: List[str]) -> answers.Answer:
     """Run the same command in a transient unit and pass its answer through; never comes back on success."""
     from slotward import systemd
 
     name = f"slotward-upgrade-{args.product}-{args.id or manager.new_trial_id()}"
     by = (f"Environment={audit.WHO}={audit.who()}",)
     try:
-        code = systemd.run_attached([build_info.program_path(), *_words(args), "--here"], unit=name, properties=by)
+        code = systemd.run_attached([build_info.program_path(), *words, "--here"], unit=name, properties=by)
     except KeyboardInterrupt:
         print(
             f"interrupted; the upgrade goes on in {name}: `slotward cancel` ends it before the switch", file=sys.stderr
@@ -111,7 +121,7 @@ def _words(args: argparse.Namespace) -> List[str]:
     words += ["--permit", os.path.abspath(args.permit)] if args.permit else []
     words += ["--id", args.id] if args.id else []
     words += ["--server-time", rfc3339.render(args.server_time)] if args.server_time is not None else []
-    given = {"--json": args.json, "--adopt": args.adopt, "--start": args.start}
+    given = {"--json": args.json, "--adopt": args.adopt, "--start": args.start, "--force": args.force}
     given.update({"--no-wait": args.no_wait, "--no-smoke": args.no_smoke, "--accept-one-way": args.accept_one_way})
     return words + [flag for flag, wanted in given.items() if wanted]
 
@@ -182,14 +192,25 @@ def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -
             switching.refuse_used_id(prepared, args.id)
             descriptor = _staged(setup, prepared, args)
             try:
-                if args.stage_only:
-                    return _staged_answer(setup, prepared)
-                pending = switching.swap(setup, prepared, descriptor, args.id)
+                if args.stage_only or _waits(product, args):
+                    return _staged_answer(setup, prepared, args)
+                agreed = switching.Agreed(args.start, args.force)
+                pending = switching.swap(setup, prepared, descriptor, args.id, agreed=agreed)
             finally:
                 if descriptor is not None:
                     os.close(descriptor)
-    _drop_staged(setup, prepared)
-    return _begun(setup, prepared, pending) if args.no_wait else _wait(setup, prepared, pending)
+            _drop_staged(setup, prepared)
+    return followed(setup, prepared, pending, args.no_wait)
+
+
+def followed(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial, no_wait: bool) -> answers.Answer:
+    """The answer to a trial that has begun: at once, or when it has ended."""
+    return _begun(setup, prepared, pending) if no_wait else _wait(setup, prepared, pending)
+
+
+def _waits(product: products.Product, args: argparse.Namespace) -> bool:
+    """Whether the release is staged and then waits for an operator's word; `args` of `apply` are that word."""
+    return product.manual and not getattr(args, "applying", False)
 
 
 def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespace) -> Optional[int]:
@@ -198,15 +219,21 @@ def _staged(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespa
 
     if prepared.here:
         return None
-    if args.src and not args.stage_only and not prepared.staged:
+    staged_first = args.stage_only or _waits(setup.product, args)
+    if args.src and not staged_first and not prepared.staged:
         return fetch.pushed(args.src)
     if not (args.src or prepared.staged or fetch.sources_of(setup, prepared.target, prepared.name)):
         raise codes.refused(codes.BAD_URL, fetch.NOWHERE)
     return fetch.stage(setup, prepared, args.src)
 
 
-def _staged_answer(setup: own.Setup, prepared: prepare.Prepared) -> answers.Answer:
+def _staged_answer(setup: own.Setup, prepared: prepare.Prepared, args: argparse.Namespace) -> answers.Answer:
     answer = dict(shown(setup, prepared, would=True), state="staged")
+    if setup.product.manual:
+        from slotward import manual
+
+        permit = prepare.read_document(args.permit) if args.permit else None
+        return manual.answer(setup, answer, manual.note(setup, prepared, permit))
     return answers.Answer(
         answers.DONE, answer, [f"{setup.product.name} {prepared.target.version} is staged and verified"]
     )
@@ -216,6 +243,10 @@ def _drop_staged(setup: own.Setup, prepared: prepare.Prepared) -> None:
     from slotward import staging
 
     staging.remove(prepare.staged_path(setup, prepared.target.version))
+    if setup.product.manual:
+        from slotward import manual
+
+        manual.drop(setup.product)
 
 
 def _begun(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial) -> answers.Answer:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import answers, clearable, doctor_mode, doctor_trust, host, looking, own
+from slotward import answers, clearable, doctor_hand, doctor_mode, doctor_trust, host, looking, own
 
 if TYPE_CHECKING:
     import argparse
@@ -91,6 +91,10 @@ def _policy(seen: Seen) -> List[Finding]:
             f"set [update] enabled = true in {seen.config_path} to take updates again (role agent: agent_updates_enabled)",
         )
     ]
+
+
+def _hand(seen: Seen) -> List[Finding]:
+    return [Finding(*found) for found in doctor_hand.findings(seen.answer, seen.config_path)]
 
 
 def _of_copy(broken: Dict[str, str]) -> str:
@@ -216,6 +220,7 @@ CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _configuration,
     _trust,
     _policy,
+    _hand,
     _records,
     check_audit,
     _entrypoint,
@@ -263,7 +268,8 @@ def gather_audit(product: products.Product) -> Audit:
         return Audit(why=str(error).removesuffix(audit_tail.WAY_OUT), refuses=True)
     report = audit_read.read(product.slots_dir)
     told = audit_chain.facts(report.lines[: report.holds])
-    return Audit(cmd_audit.count(*report.chain), cmd_audit.damage(report), False, told.floor, told.keys)
+    floor = told.before if product.floor == products.PREVIOUS else told.floor
+    return Audit(cmd_audit.count(*report.chain), cmd_audit.damage(report), False, floor, told.keys)
 
 
 def run(args: argparse.Namespace) -> answers.Answer:

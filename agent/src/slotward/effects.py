@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import Callable, List, Mapping, Sequence, Tuple
+from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from slotcore import codes, ops, smoke, status
 from slotcore import product as products
@@ -165,11 +165,37 @@ def reload(product: products.Product, must: bool) -> None:
         )
 
 
+def reload_daemon(product: products.Product, start: bool) -> bool:
+    """Go forward by a reload, without waiting; whether that is all. Only an operator's consent starts what is stopped.
+
+    A reload that fails, or keeps the old process, is no proof (I11): nobody confirms it, and the guard goes back.
+    """
+    from slotward import systemd
+
+    active = systemd.show(product.unit, ("ActiveState",)).get("ActiveState")
+    if active not in ("active", "reloading", "activating"):
+        return not start
+    try:
+        systemd.reload_no_block(product.unit)
+    except codes.Retryable as error:
+        print(answers.plain(f"warning: {product.unit} was not reloaded: {error.text}"), file=sys.stderr, flush=True)
+    return True
+
+
+class Forward(NamedTuple):
+    """How a switch goes forward: what is done right before the restart, and whether that is a reload."""
+
+    before: Callable[[], None]
+    reload: bool = False
+    start: bool = False
+    """With a reload: a stopped unit is started instead."""
+
+
 def executor_for(
     product: products.Product,
     sources: Mapping[str, int],
     respect_stop: bool = False,
-    before_restart: Callable[[], None] = lambda: None,
+    forward: Optional[Forward] = None,
 ) -> executor.Executor:
     """An executor whose copies read from the open descriptors `sources`, by the plan's source name."""
 
@@ -191,8 +217,10 @@ def executor_for(
         trees.make(product, operation, sources[operation.source])
 
     def restarted() -> None:
-        before_restart()
-        restart(units_of(product), respect_stop)
+        if forward is not None:
+            forward.before()
+        if forward is None or not forward.reload or not reload_daemon(product, forward.start):
+            restart(units_of(product), respect_stop)
 
     return executor.Executor(
         copy=copy,

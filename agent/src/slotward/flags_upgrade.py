@@ -25,20 +25,35 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start", action="store_true", help="agree that a stopped or disabled unit is started by the switch"
     )
+    accept_one_way(parser)
+    force(parser)
+    _permit(parser)
+    server_time(parser)
+
+
+def accept_one_way(parser: argparse.ArgumentParser) -> None:
+    """Consent to data that changes for good."""
     parser.add_argument(
         "--accept-one-way",
         action="store_true",
         help="agree to a release that changes the data for good: the version before may not read it after going back",
     )
-    _permit(parser)
-    server_time(parser)
+
+
+def force(parser: argparse.ArgumentParser) -> None:
+    """An operator's word against windows, freezes and veto."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="pass over update windows, freezes and the workload's veto, never over a hold; the audit log says so",
+    )
 
 
 def server_time(parser: argparse.ArgumentParser) -> None:
     """The time of whoever asks, for every command that judges an expiry."""
     parser.add_argument(
         "--server-time",
-        type=_time,
+        type=time_of,
         metavar="TIME",
         help="the time of whoever asks, as 2026-01-31T23:59:59Z: an expiry is judged by the later of it and the host's",
     )
@@ -52,7 +67,8 @@ def _permit(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _time(text: str) -> int:
+def time_of(text: str) -> int:
+    """A time in UTC, in seconds since 1970."""
     from slotcore import rfc3339
 
     try:

@@ -4,6 +4,8 @@
 Rules:
 - Prepare and upgrade, with or without a switch, from a download, a pushed file or the other slot, and setup with a
   program to install come through here. What does not take a release never does: confirming, going back, settling.
+- The operator's hand comes first (`hand`): a hold, which nothing passes, then freezes and windows. `still_open` asks for it
+  again right before a switch: what was fetched meanwhile took its time.
 - A slot that holds the release was let in by its manifest; its record answers the policy. A record that names no
   channel cannot, so that slot is filled again, with the manifest.
 """
@@ -17,7 +19,7 @@ from typing import Optional
 from slotcore import checks, clocks, codes, manifest, records, settle, standing, status, trust, trust_record
 from slotcore import product as products
 from slotcore import target as targets
-from slotward import host, own
+from slotward import hand, host, own
 
 ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 
@@ -44,9 +46,14 @@ def artifact_of(product: products.Product, body: manifest.Manifest, sha256: str,
 
 
 def facts_of(
-    setup: own.Setup, state: settle.State, target: checks.Target, running: Optional[str], server_s: int = 0
+    setup: own.Setup,
+    state: settle.State,
+    target: checks.Target,
+    running: Optional[str],
+    server_s: int = 0,
+    forced: bool = False,
 ) -> checks.Facts:
-    """All that the rows decide on, on this host and now."""
+    """All that the rows decide on, on this host and now; `forced` by an operator past windows, freezes and veto."""
     product, update = setup.product, state.update
     trusted = standing.in_force(product, state)
     return checks.Facts(
@@ -66,6 +73,7 @@ def facts_of(
         least_floor=product.least_floor,
         kinds=manifest.KINDS if product.layout == products.VERSIONS else manifest.KINDS[:1],
         variant=product.variant or None,
+        hand=hand.objection(product, update, forced),
     )
 
 
@@ -92,13 +100,20 @@ def with_permit(setup: own.Setup, state: settle.State, facts: checks.Facts, publ
     return facts._replace(permit=allowed)
 
 
+def still_open(product: products.Product, state: settle.State, forced: bool) -> None:
+    """Raise what an operator has set against any release since it was asked for."""
+    objection = hand.objection(product, state.update, forced)
+    if objection is not None:
+        raise codes.error_of(objection)
+
+
 def may_reuse(facts: checks.Facts, entry: records.SlotRecord) -> bool:
     """Whether a slot's own record is enough to go to it; raises the policy's refusal."""
     if not entry.channel:
         return False
     refusal = checks.check_offer(facts, checks.Offer(entry.sequence, entry.channel))
     if refusal is not None:
-        raise codes.Refused(refusal)
+        raise codes.error_of(refusal)
     return True
 
 
@@ -117,4 +132,4 @@ def installing(setup: own.Setup, state: settle.State, record: records.SlotRecord
     if refusal is None and record.channel:
         refusal = checks.check_offer(facts, checks.Offer(record.sequence, record.channel))
     if refusal is not None:
-        raise codes.Refused(refusal)
+        raise codes.error_of(refusal)

@@ -45,6 +45,8 @@ class Release(NamedTuple):
     kind: str = ops.BINARY
     kept: Optional[listings.Listing] = None
     """The listing of the tree that holds its bytes already."""
+    start: bool = False
+    """A stopped unit is started, also where going forward is a reload."""
 
 
 def look(product: products.Product) -> Look:
@@ -190,7 +192,8 @@ def begin_trial(product: products.Product, seen: Look, release: Release, restart
         audit.permitted(product, pending, release.permit.permit_id)
     try:
         permitted = trust_plans.plan_permitted(product, seen.state, release.permit, int(time.time()))
-        switched = effects.executor_for(product, {}, before_restart=lambda: audit.swapped(product, pending))
+        forward = effects.Forward(lambda: audit.swapped(product, pending), product.reload, release.start)
+        switched = effects.executor_for(product, {}, forward=forward)
         keeps = keeping.is_kept(product, keeping.epoch(seen.state), release.record.epoch)
         switched.apply(plans.plan_swap(product, pending, permitted, restart, keeps), "swap")
     except (OSError, codes.Refused, codes.Retryable) as error:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
 from slotcore import checks, codes, ops, plans, records, semver, settle, trust_record
 from slotcore import manifest as manifests
 from slotcore import product as products
-from slotward import audit, build_info, gate, host, manager, own, placing
+from slotward import audit, build_info, gate, hooks, host, manager, own, placing
 
 if TYPE_CHECKING:
     from slotcore import listings
@@ -35,13 +35,13 @@ class Prepared(NamedTuple):
     from_version: str
     record: records.SlotRecord
     newest_issued: int
-    there: bool
+    there: bool = False
     """The target is what runs: nothing to do."""
-    reuse: bool
+    reuse: bool = False
     """The other slot holds the target's bytes."""
-    staged: bool
+    staged: bool = False
     """The staging directory holds them: an earlier run fetched and verified them."""
-    adopt: bool
+    adopt: bool = False
     """A plain file at the entrypoint is taken into a slot first."""
     permit: Optional[trust_record.Allowed] = None
     """What lets it below the floor, when it needs that."""
@@ -198,6 +198,8 @@ class Consent(NamedTuple):
     starting: bool = False
     """The unit is down for this alone: a start of it waits for whoever asks."""
     one_way: bool = False
+    force: bool = False
+    """An operator passes over windows, freezes and the workload's veto; a hold nobody passes."""
 
 
 def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consent: Consent) -> Prepared:
@@ -211,16 +213,13 @@ def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consen
         record=records.SlotRecord(target.version, 0, target.sha256, 0),
         newest_issued=0,
         there=digest is not None and digest == target.sha256 and running == target.version,
-        reuse=False,
-        staged=False,
-        adopt=False,
     )
     if base.there:
         return base
-    facts = gate.facts_of(setup, seen.state, target, running, consent.server_s)
+    facts = gate.facts_of(setup, seen.state, target, running, consent.server_s, consent.force)
     refusal = checks.check_before_manifest(facts)
     if refusal is not None:
-        raise codes.Refused(refusal)
+        raise codes.error_of(refusal)
     held = _held(product, seen.state, target, facts.floor)
     if held is not None and gate.may_reuse(facts, held):
         return base._replace(record=held, reuse=True)
@@ -258,6 +257,7 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
     adopt_size = os.stat(product.entrypoint).st_size if prepared.adopt else 0
     size = 0 if prepared.here else prepared.record.size
     lookahead.check(setup, size, adopt_size, url, consent.start, consent.starting)
+    hooks.veto(product, prepared.from_version, target.version, consent.force)
     return prepared
 
 

@@ -10,11 +10,23 @@ Rules:
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import NamedTuple, Optional
 
+from slotcore import audit as audits
 from slotcore import codes, config_table, probing, trial
 from slotcore import product as products
-from slotward import cancelling, effects, host, manager, own, placing, prepare
+from slotward import audit, cancelling, effects, gate, hand, hooks, host, manager, own, placing, prepare
+
+
+class Agreed(NamedTuple):
+    """What an operator answers for: a start of a stopped unit, no waiting for windows and veto, or going back by hand."""
+
+    start: bool = False
+    force: bool = False
+    back: bool = False
+
+
+NOTHING_AGREED = Agreed()
 
 
 def refuse_used_id(prepared: prepare.Prepared, trial_id: Optional[str]) -> None:
@@ -33,6 +45,7 @@ def swap(
     descriptor: Optional[int],
     trial_id: Optional[str],
     restart: bool = True,
+    agreed: Agreed = NOTHING_AGREED,
 ) -> trial.Trial:
     """Fill the free slot from the descriptor (None: it holds the bytes), look at it there, and begin the trial."""
     product, seen = setup.product, prepared.seen
@@ -45,6 +58,7 @@ def swap(
         permit=prepared.permit,
         kind=prepared.kind,
         kept=prepared.kept,
+        start=agreed.start,
     )
     try:
         if prepared.adopt:
@@ -54,8 +68,16 @@ def swap(
             seen = _baseline(product, seen, release)
     except OSError as error:
         raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
+    seen = _last_word(product, seen, prepared.from_version, release, agreed)
     with cancelling.too_late():
         pending = manager.begin_trial(product, seen, release, restart)
+    _begin_to_look(setup, restart)
+    return pending
+
+
+def _begin_to_look(setup: own.Setup, restart: bool) -> None:
+    """Have whoever else has a word about the trial begin: the probes, the triggers of start mode."""
+    product = setup.product
     if restart and probing.SOURCE in product.confirm_sources:
         from slotward import probe_store
 
@@ -64,7 +86,6 @@ def swap(
         from slotward import triggers
 
         triggers.let_speak()
-    return pending
 
 
 def _baseline(product: products.Product, seen: manager.Look, release: manager.Release) -> manager.Look:
@@ -75,6 +96,36 @@ def _baseline(product: products.Product, seen: manager.Look, release: manager.Re
 
     probe_store.take_baseline(product, release.trial_id)
     return seen._replace(clock=host.clock())
+
+
+def _last_word(
+    product: products.Product, seen: manager.Look, old: str, release: manager.Release, agreed: Agreed
+) -> manager.Look:
+    """What the operator and the workload say right before the switch; then the workload is let go, and the time begins."""
+    if not agreed.back:
+        gate.still_open(product, seen.state, agreed.force)
+        hooks.veto(product, old, release.version, agreed.force)
+    if agreed.force:
+        _note_forced(product, old, release)
+    hooks.drain(product, old, release.version, release.trial_id)
+    if not agreed.back:
+        gate.still_open(product, seen.state, forced=True)  # draining took its time: a hold may have come
+    return seen._replace(clock=host.clock())
+
+
+def _note_forced(product: products.Product, old: str, release: manager.Release) -> None:
+    over = hand.passed_over(product)
+    if over:
+        audit.note(
+            product,
+            audits.FORCED,
+            why=over,
+            from_version=old,
+            to_version=release.version,
+            trial_id=release.trial_id,
+            sequence=release.record.sequence,
+            sha256=release.record.sha256,
+        )
 
 
 def _adopt(setup: own.Setup, seen: manager.Look) -> manager.Look:

@@ -143,6 +143,11 @@ def restart_no_block(*units: str, alone: bool = False) -> None:
     _systemctl(["--no-block", *only, "restart", "--", *units])
 
 
+def reload_no_block(unit: str) -> None:
+    """Have the unit reload itself, without waiting; a unit that is stopped stays so."""
+    _systemctl(["--no-block", "reload", "--", unit])
+
+
 def restart(*units: str, alone: bool = False) -> None:
     """Our own way to restart units: their failures are reset first, and nothing waits."""
     reset_failed(*units)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
 
 WAYS = {config_table.HELPER: "helper_way", config_table.START: "start_way"}
-CONSENT = ("adopt", "start", "no_smoke")
+CONSENT = ("adopt", "start", "no_smoke", "force", "to")
 """Flags by which an operator answers for what follows."""
 
 

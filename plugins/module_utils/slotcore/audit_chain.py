@@ -80,6 +80,8 @@ class Facts(NamedTuple):
     """The ids of permits that were used, and when."""
     floor: int = 0
     """The floor at least, by what is left of the log: as `confirmed`, but for what a permit took it down to."""
+    before: int = 0
+    """The same where the floor rises to the release confirmed before."""
 
 
 def closed_name(first: int) -> str:
@@ -137,7 +139,7 @@ def facts(lines: Iterable[bytes]) -> Facts:
     named: Dict[str, Named] = {}
     withdrawn: List[audit.Event] = []
     permits: List[Tuple[str, int]] = []
-    floor, permitted = 0, ""
+    floor, permitted, before, last = 0, "", 0, 0
     for count, line in enumerate(map(audit.parse, lines), 1):
         event = line.event
         if event.event != audit.REFUSED and not begun:
@@ -146,8 +148,10 @@ def facts(lines: Iterable[bytes]) -> Facts:
             confirmed = max(confirmed, event.sequence)
             down = event.event == audit.CONFIRMED and event.trial_id == permitted != ""
             floor = event.sequence if down else max(floor, event.sequence)
+            reached = event.sequence if event.event == audit.REPAIRED else min(last, event.sequence)
+            before = event.sequence if down else max(before, reached)
         if event.event in MAKES_GOOD:
-            good = event.sha256
+            good, last = event.sha256, event.sequence
         elif event.event == audit.KEYS_CHANGED:
             keys = max(keys, event.sequence)
         elif event.event == audit.WITHDRAWN:
@@ -157,4 +161,4 @@ def facts(lines: Iterable[bytes]) -> Facts:
             permitted = event.trial_id
         if event.sha256 and event.event in NAMES_VERIFIED_BYTES:
             named[event.sha256] = Named(event.to_version, event.sequence)
-    return Facts(confirmed, named, whole, good, keys, tuple(withdrawn), tuple(permits), floor)
+    return Facts(confirmed, named, whole, good, keys, tuple(withdrawn), tuple(permits), floor, before)

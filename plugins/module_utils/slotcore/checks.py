@@ -7,8 +7,9 @@ Rules:
   canonical form, numbered in ``signatures.py``), then the rows that read it.
 * The first row that objects decides; every refusal is terminal and has its code and sentence from that row.
 * Nothing here reads a clock, a file or the network: ``Facts`` holds all that a decision needs.
-* The host's policy comes first, with the rows that need only what is asked for, and last, with those that need to know
-  what a release offers; a slot that holds the release already is asked both (field case C10).
+* The operator's hand comes before every row. The host's policy comes first of them, with the rows that need only what is
+  asked for, and last, with those that need to know what a release offers; a slot that holds the release already is
+  asked both (field case C10).
 * A refusal that hangs on a clock says which clocks say what (field cases N9, N11).
 """
 
@@ -95,12 +96,12 @@ def check_before_manifest(facts: Facts) -> Optional[codes.Refusal]:
 
     A host that holds the target's bytes in its other slot, above the floor, needs these and `check_offer` alone.
     """
-    return _first(facts, TARGET_CHECKS)
+    return facts.hand or _first(facts, TARGET_CHECKS)
 
 
 def check_policy(facts: Facts) -> Optional[codes.Refusal]:
     """The first refusal of the rows among them that are the host's policy."""
-    return _first(facts, POLICY_CHECKS)
+    return facts.hand or _first(facts, POLICY_CHECKS)
 
 
 def _first(facts: Facts, rows: Tuple[TargetCheck, ...]) -> Optional[codes.Refusal]:

@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple
+from typing import Dict, NamedTuple, Union
 
 from . import errors
 
@@ -27,6 +27,13 @@ RETRYABLE = "retryable"
 BROKEN = "broken"
 OUTCOME = "outcome"
 KINDS = (REFUSAL, RETRYABLE, BROKEN, OUTCOME)
+
+
+def error_of(refusal: Refusal) -> Union[Refused, Retryable]:
+    """The error that carries it: one that passes by itself where its code is of that kind."""
+    if CODES[refusal.code].kind == RETRYABLE:
+        return Retryable(refusal.code, refusal.text)
+    return Refused(refusal)
 
 
 class CodeInfo(NamedTuple):
@@ -155,6 +162,8 @@ CANNOT_BE_UNDONE = _code(
 HELD = _code("held", REFUSAL, "an operator holds the product at what it runs")
 OUTSIDE_WINDOW = _code("outside-window", RETRYABLE, "it is not one of the times at which the product may be updated")
 FROZEN = _code("frozen", RETRYABLE, "updates are frozen for now")
+NO_ZONE = _code("no-zone", REFUSAL, "the host does not know a time zone that the product's file names")
+NOT_KEPT = _code("not-kept", REFUSAL, "the release to go back to is not kept on this host")
 VETOED = _code("vetoed", RETRYABLE, "the product's workload says later")
 SOURCE_DECIDES = _code("source-decides", REFUSAL, "an address was given, and the product's source decides addresses")
 BAD_REDIRECT = _code("bad-redirect", REFUSAL, "the server leads to a host that the product's source does not name")

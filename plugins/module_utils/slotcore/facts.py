@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from . import clocks, manifest, target
+from . import clocks, codes, manifest, target
 from . import product as products
 from . import trust_record as trusts
 
@@ -48,6 +48,8 @@ class Facts(NamedTuple):
     """The release that a permit, verified for this host, lets below the floor."""
     least_floor: int = 0
     """The configured floor, which no permit passes."""
+    hand: Optional[codes.Refusal] = None
+    """What an operator has set against any release now: a hold, a freeze, a window that is closed (products.md, section 7)."""
 
     @property
     def clocks(self) -> clocks.Clocks:

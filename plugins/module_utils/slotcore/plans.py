@@ -61,7 +61,7 @@ def plan_adopt(
     an earlier trial go first, so that a cut between the two links is never taken for a trial whose record was lost.
     """
     slot = free_slot(state)
-    floor = max(state.update.floor, product.base_floor, record.sequence)
+    floor = trust_plans.risen(product, state, record, state.slots.get(state.current or ""))
     update = state.update._replace(floor=floor)
     left = state.back or state.helper_back or state.log
     leftovers = ops.unlink_durably(product.slots_dir, *settles.TRIAL_NAMES, *links.ways_back(product)) if left else ()
@@ -100,11 +100,13 @@ def plan_swap(
 
     `permitted` uses the permit up that it needs: after the record that says for what, before what it allows.
     Without `restart` it is a start of the unit that waits for this plan, and that the guard has seen already: it is
-    written down here, so that the guard counts from it. With `snapshot` the data is kept before the first start.
+    written down here, so that the guard counts from it. So is a reload, which the guard does not see. With `snapshot` the
+    data is kept before the first start.
     """
     swapped_s = trial.deadline_s - trial.length_s
     log = product.path("trial.log")
     started: ops.Plan = (ops.Append(log, b"start %d\n" % swapped_s), ops.Sync(log))
+    restarted: ops.Plan = (ops.Restart(),)
     return (
         links.plan_ways_back(product, trial.from_slot)
         + ops.write_durably(log, _log(product, snapshot))
@@ -113,7 +115,8 @@ def plan_swap(
         + (ops.Arm(),)
         + links.plan_starts(product, trial.to_slot)
         + links.plan_unit(product)
-        + ((ops.Restart(),) if restart else started)
+        + (started if product.reload or not restart else ())
+        + (restarted if restart else ())
     )
 
 

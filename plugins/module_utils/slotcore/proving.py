@@ -128,14 +128,17 @@ def slots_of(facts: Facts) -> records.Slots:
     return {slot: entry for slot, entry in found.items() if entry is not None}
 
 
-def _slots_floor(state: settles.State, slots: Mapping[str, records.SlotRecord]) -> int:
+def _slots_floor(product: products.Product, state: settles.State, slots: Mapping[str, records.SlotRecord]) -> int:
     """The highest sequence that the slots say was confirmed.
 
-    While `good` names a proven slot, what is higher in the other one was never confirmed: it would be good now.
+    While `good` names a proven slot, what is higher in the other one was never confirmed: it would be good now. Where the
+    floor is that of the release before, what is lower there was let in at or above the floor, and the floor never passed it.
     """
     good = slots.get(state.good or "")
     if good is not None and good.sequence:
-        return good.sequence
+        other = slots.get(products.other_slot(str(state.good)))
+        one_back = product.floor == products.PREVIOUS and other is not None
+        return min(good.sequence, other.sequence) if one_back and other is not None else good.sequence
     return max((entry.sequence for entry in slots.values()), default=0)
 
 
@@ -143,8 +146,8 @@ def known_floors(product: products.Product, facts: Facts, slots: Mapping[str, re
     """What says how low the floor may be at most."""
     return Known(
         configured=product.base_floor,
-        slots=_slots_floor(facts.state, slots),
-        audit=facts.audit.confirmed,
+        slots=_slots_floor(product, facts.state, slots),
+        audit=facts.audit.before if product.floor == products.PREVIOUS else facts.audit.confirmed,
         records=max((source.update.floor for source in facts.sources if source.update is not None), default=0),
     )
 

@@ -82,7 +82,9 @@ def _update(
     )
 
 
-def _good(facts: proving.Facts, slots: Mapping[str, records.SlotRecord], update: records.Update) -> Optional[str]:
+def _good(
+    product: products.Product, facts: proving.Facts, slots: Mapping[str, records.SlotRecord], update: records.Update
+) -> Optional[str]:
     """Which slot is proven to have been confirmed last, where the link does not say it."""
     state = facts.state
     for data, went_on in ((state.confirm, True), (state.revert, False), (state.trial, False)):
@@ -91,7 +93,9 @@ def _good(facts: proving.Facts, slots: Mapping[str, records.SlotRecord], update:
             slot, sha256 = (trial.to_slot, trial.to_sha256) if went_on else (trial.from_slot, trial.from_sha256)
             return slot if slot in facts.held and facts.held[slot].sha256 == sha256 else None
     entry, last = slots.get(state.current or ""), update.last
-    if entry is None or state.back is not None or state.log or entry.sequence > update.floor:
+    if entry is None or state.back is not None or state.log:
+        return None
+    if product.floor == products.CURRENT and entry.sequence > update.floor:
         return None
     if entry.sha256 == facts.audit.good:
         return state.current
@@ -104,7 +108,7 @@ def _links(
 ) -> Repair:
     """The links that can be proven, and what cannot."""
     state, left = facts.state, []
-    good = None if state.good is not None else _good(facts, slots, update)
+    good = None if state.good is not None else _good(product, facts, slots, update)
     home = state.good or good
     if home is None and (state.in_use or slots):
         where = product.path("good")

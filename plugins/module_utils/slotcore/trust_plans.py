@@ -91,4 +91,21 @@ def floor_after(
     allowed = state.trust.allowed if state.trust is not None else None
     if allowed is not None and (allowed.version, allowed.sequence) == (about.version, about.sequence):
         return max(product.least_floor, about.sequence)
-    return max(state.update.floor, product.base_floor, about.sequence)
+    slot = trial.from_slot if trial is not None else products.other_slot(state.current or "")
+    return risen(product, state, about, state.slots.get(slot))
+
+
+def risen(
+    product: products.Product,
+    state: settles.State,
+    about: records.SlotRecord,
+    before: Optional[records.SlotRecord],
+) -> int:
+    """The floor with `about` confirmed after `before`: it rises to one of them, as the product has it, and never falls (I3).
+
+    Never above what is confirmed now, so that a release that an operator went back to stays at or above it.
+    """
+    reached = about.sequence
+    if product.floor == products.PREVIOUS:
+        reached = min(reached, before.sequence if before is not None else 0)
+    return max(state.update.floor, product.base_floor, reached)
