@@ -70,3 +70,133 @@ def test_H11_a_release_that_fails_its_probe_goes_back_and_says_which(
     assert (state["state"], state["last"]["state"], state["last"]["code"]) == ("rolled-back",) * 2 + ("probe-failed",)
     assert state["probes"]["phase"] == "after"
     assert daemon.runs() == "1.0.0"
+
+
+@pytest.mark.hosts
+def test_flapping_goes_back_and_the_reason_is_in_status(daemon: webd.Webd, shop: releases.Workshop) -> None:
+    """Never three failures in a row, and never three passes."""
+    daemon.install()
+    answer = daemon.upgrade(webd.release(shop, "1.3.0", 4, says="200 500"))
+    assert (answer.exit, answer.code) == (6, "probe-flapping"), answer
+    assert "from passing to failing 3 times; the last time web: " in answer.message
+    state = daemon.waits(["healthy"])
+    assert state["failed"][-1]["why"] == answer.message
+
+
+@pytest.mark.hosts
+def test_H5_a_reboot_before_the_probes_have_decided_is_no_failure(daemon: webd.Webd, shop: releases.Workshop) -> None:
+    """The boot after it has the whole length again, and counts from nothing."""
+    daemon.install(confirm="passes = 12\n")
+    v110 = webd.release(shop, "1.1.0", 2, says="200 200 429 200 200 200 200 200 200 200 200 200")
+    answer = daemon.upgrade(v110, "--no-wait")
+    assert (answer.exit, answer.json["state"]) == (0, "trial"), answer
+    daemon.node.waits(lambda: (daemon.update()["probes"] or {}).get("passes", 0) >= 2, 15, "two rounds have passed")
+    daemon.node.host.reboot()
+    state = daemon.update()
+    assert (state["state"], state["trial"]["boots_left"]) == ("trial", 2)
+    daemon.node.waits(lambda: (daemon.update()["probes"] or {}).get("passes", 0) >= 1, 20, "a round has passed")
+    assert daemon.update()["probes"]["passes"] < 10
+    daemon.describe(confirm="passes = 2\n")
+    daemon.node.sh(f"systemctl restart {webd.WATCHER}")
+    state = daemon.waits(["confirmed"])
+    assert (state["state"], state["last"]["state"]) == ("confirmed", "confirmed")
+    assert daemon.runs() == "1.1.0"
+
+
+KINDS = """
+[probe-runs]
+kind = "unit"
+for_s = 2
+
+[probe-quiet]
+kind = "journal"
+pattern = "panic"
+
+[probe-answers]
+kind = "command"
+command = "/usr/local/bin/webd-check --now"
+user = "games"
+
+[probe-open]
+kind = "tcp"
+address = "127.0.0.1:8480"
+
+[probe-fresh]
+kind = "file"
+path = "/run/webd-beat"
+fresh_s = 300
+"""
+CHECK = """#!/usr/bin/python3 -I
+import os, pwd, sys, urllib.request
+assert sys.argv[1:] == ["--now"], sys.argv
+assert pwd.getpwuid(os.geteuid()).pw_name == "games", os.geteuid()
+print("webd", urllib.request.urlopen("http://127.0.0.1:8480/", timeout=3).read().decode())
+"""
+
+
+@pytest.mark.hosts
+def test_H3_units_journals_and_commands_as_others(daemon: webd.Webd, shop: releases.Workshop) -> None:
+    """Each kind on a real systemd: what the old version says while it is stopped is not held against the new one."""
+    daemon.node.host.write("/usr/local/bin/webd-check", CHECK, 0o755)
+    daemon.node.sh("touch /run/webd-beat")
+    daemon.install(KINDS)
+    now = daemon.slotward("probe")
+    said = {one["name"]: (one["ok"], one["why"]) for one in now.json["probes"]}
+    assert said["answers"] == (True, "webd 1.0.0"), now
+    assert (
+        said["quiet"][0] is False
+    )  # the version that was there was stopped a moment ago, to be started through the link
+    daemon.node.sh("sleep 3")
+    answer = daemon.upgrade(webd.release(shop, "1.1.0", 2, says="200 200 429 200 200 200 200 200 200 200 200 200"))
+    assert (answer.exit, answer.json["state"]) == (0, "confirmed"), answer
+    now = daemon.slotward("probe")
+    said = {one["name"]: (one["ok"], one["why"]) for one in now.json["probes"]}
+    assert said["answers"][1] == "webd 1.1.0"
+    assert said["runs"][1].startswith("main process ")
+
+
+@pytest.mark.hosts
+def test_a_line_of_the_journal_takes_a_release_back(daemon: webd.Webd, shop: releases.Workshop) -> None:
+    """What the new release says, and not what the old one said."""
+    daemon.install(KINDS.partition("[probe-answers]")[0], trial_length_s=20)
+    daemon.node.sh("sleep 21")  # the baseline looks back as far as a trial is long
+    answer = daemon.upgrade(webd.release(shop, "1.4.0", 5, starts="panic: no such table"))
+    assert (answer.exit, answer.code) == (6, "probe-failed"), answer
+    assert "quiet: webd.service said 'panic: no such table'" in answer.message
+    assert daemon.waits(["healthy"])["version"] == "1.0.0"
+
+
+@pytest.mark.hosts
+def test_H6_the_guard_s_way_back_is_judged_too(daemon: webd.Webd, shop: releases.Workshop) -> None:
+    """The release kept exiting; and what came back is not healthy any more: both are said."""
+    daemon.install(webd.CONNECT + RED.replace(":9", ":8481"))
+    node = daemon.node
+    node.sh("systemd-run -q --unit=slotward-test-other python3 -m http.server 8481")
+    node.waits(lambda: daemon.slotward("probe").exit == 0, 10, "both probes are green")
+    answer = daemon.upgrade(webd.release(shop, "1.5.0", 6, says="200", starts="exit"), "--no-wait")
+    assert answer.exit == 0, answer
+    node.sh("systemctl stop slotward-test-other")
+    for _time in range(4):
+        node.sh(f"pid=$(systemctl show -p MainPID --value {webd.UNIT}); [ $pid = 0 ] || kill -9 $pid; sleep 1.5")
+    state = daemon.waits(["unhealthy", "healthy"])
+    assert state["state"] == "rollback-failed", state
+    assert state["last"]["code"] in ("crash-loop", "probe-failed")
+    assert "1.0.0 is not healthy after going back to it" in state["last"]["why"]
+    assert "red: 127.0.0.1:8481: Connection refused" in state["last"]["why"]
+    assert (daemon.runs(), state["slots"]["current"]) == ("1.0.0", state["slots"]["good"])
+
+
+@pytest.mark.hosts
+def test_the_agent_confirms_itself_by_its_unit(node: Node, v110: releases.Release) -> None:
+    """The release before looks, from the slot that is good; nobody else says anything."""
+    node.configure(confirm_sources="probe")
+    node.sh("slotward setup --json")
+    node.on_trial(v110)
+    node.waits(lambda: node.update()["state"] == "confirmed", 30, "the agent has confirmed itself")
+    assert node.running() == "1.1.0"
+    probes = node.update()["probes"]
+    assert (probes["verdict"], probes["probes"][0]["kind"]) == ("confirmed", "unit")
+    node.configure()
+    node.sh(
+        "slotward setup --json; rm -f /etc/systemd/system/slotward-probe@slotward.service /opt/slotward/slotward/probes.json"
+    )

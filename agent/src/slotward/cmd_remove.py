@@ -58,11 +58,13 @@ def run(args: argparse.Namespace) -> answers.Answer:
 def own_files(setup: own.Setup) -> List[str]:
     """The system files that this product alone has."""
     shared = {f"{units.UNIT_DIR}/{name}" for name in units.SHARED_UNITS} | {f"{units.GUARD_DIR}/guard"}
-    probe = (
-        f"{units.UNIT_DIR}/{unit_files.probe_unit_of(setup.product.name)}"  # its source may have been taken out since
-    )
+    probe = _probe_unit(setup)  # its source may have been taken out of the file since
     wanted = [file.path for file in installed.wanted(setup) if file.path not in shared]
     return [probe, *(path for path in wanted if path != probe)]
+
+
+def _probe_unit(setup: own.Setup) -> str:
+    return f"{units.UNIT_DIR}/{unit_files.probe_unit_of(setup.product.name)}"
 
 
 def _once(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
@@ -89,6 +91,8 @@ def _carry_out(setup: own.Setup, files: List[str], enabled: bool, purge: bool) -
     product = setup.product
     if enabled:
         systemd.disable_now(units.timer_of(product.name))
+    if _probe_unit(setup) in files:
+        systemd.stop(unit_files.probe_unit_of(product.name))  # it may look at what a trial went back to
     for path in files:
         manager.apply(product, ops.unlink_durably(os.path.dirname(path), os.path.basename(path)), "remove")
         with contextlib.suppress(OSError):  # others have files in it

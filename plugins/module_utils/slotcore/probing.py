@@ -132,10 +132,14 @@ def named(wrong: Sequence[Seen]) -> str:
     return "; ".join(f"{seen.name}: {seen.why or 'it failed'}" for seen in wrong)[: 4 * MAX_WHY]
 
 
+def _rounds(number: int) -> str:
+    return "a round of probes" if number == 1 else f"{number} rounds of probes in a row"
+
+
 def _gone_wrong(rules: Rules, found: Count) -> Optional[Decision]:
     how = rules.confirming
     if found.failures >= how.failures:
-        why = f"{found.failures} rounds of probes in a row failed: {named(found.failed)}"
+        why = f"{_rounds(found.failures)} failed: {named(found.failed)}"
         return Decision(Verdict.GO_BACK, codes.PROBE_FAILED, why)
     if found.changes >= how.failures:
         why = f"probes went from passing to failing {found.changes} times; the last time {named(found.failed)}"
@@ -169,7 +173,7 @@ def decide(rules: Rules, found: Count, now_s: float) -> Decision:
     waits_for = _not_yet(rules, found, now_s)
     if waits_for:
         return Decision(Verdict.WAIT, codes.TRIAL_PENDING, waits_for)
-    said = f"{found.passes} rounds of probes in a row passed"
+    said = f"{_rounds(found.passes)} passed"
     return Decision(Verdict.CONFIRM, codes.OK, said if rules.deciding else f"{said}, none of which decides")
 
 
@@ -183,7 +187,7 @@ def decide_after(rules: Rules, found: Count, now_s: float, most_s: int) -> Decis
         return wrong
     waits_for = _not_yet(rules, found, now_s)
     if not waits_for:
-        return Decision(Verdict.CONFIRM, codes.OK, f"{found.passes} rounds of probes in a row passed")
+        return Decision(Verdict.CONFIRM, codes.OK, f"{_rounds(found.passes)} passed")
     if now_s - rules.began_s >= most_s:
         return Decision(Verdict.GO_BACK, codes.PROBE_FAILED, f"not healthy within {most_s} s: {waits_for}")
     return Decision(Verdict.WAIT, codes.TRIAL_PENDING, waits_for)
