@@ -142,7 +142,9 @@ class ActionModule(trials.TrialAction):
 
     def _apply(self, target: Dict[str, Any], trial_id: str) -> Dict[str, Any]:
         """The operator's word to what is staged on a host that waits for it."""
-        force = ["--force"] if self._params["force"] else []
+        words = ["apply"]
+        words += ["--force"] if self._params["force"] else []
+        words += ["--accept-one-way"] if self._params["accept_one_way"] else []
         if self._task.check_mode:
-            return flow.planned(self._params, target, self.agent(self._params, ["apply", "--check", *force]))
-        return self.switch(target, ["apply", *force, "--no-wait"], "", trial_id)
+            return flow.planned(self._params, target, self.agent(self._params, [*words, "--check"]))
+        return self.switch(target, [*words, "--no-wait"], "", trial_id)

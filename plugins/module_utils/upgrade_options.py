@@ -34,6 +34,7 @@ UPGRADE_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     stage_only={"type": "bool", "default": False},
     apply={"type": "bool"},
     force={"type": "bool", "default": False},
+    accept_one_way={"type": "bool", "default": False},
     adopt={"type": "bool", "default": False},
     smoke={"type": "bool", "default": True},
     confirm={"type": "bool", "default": True},
@@ -63,6 +64,7 @@ ROLLBACK_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     id={"type": "str"},
     why={"type": "str"},
     to={"type": "str"},
+    accept_one_way={"type": "bool", "default": False},
     confirm={"type": "bool", "default": True},
     reconnect_s={"type": "int"},
 )

@@ -85,6 +85,21 @@ cursor:
   returned: always
   type: int
   sample: 12
+left_out:
+  description: How many more there are after RV(cursor), because of O(limit).
+  returned: always
+  type: int
+  sample: 0
+restarted:
+  description: The log was begun anew since O(since); the events are all of the new one.
+  returned: always
+  type: bool
+  sample: false
+broken:
+  description: Where the audit log is damaged, C(file), C(line) and C(why); what stands after that is no event. Null when it holds.
+  returned: always
+  type: dict
+  sample: null
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -114,6 +129,9 @@ def main() -> None:
         "retry": None,
         "events": data.get("events") or [],
         "cursor": params["since"] if cursor is None else cursor,
+        "left_out": int(data.get("left_out") or 0),
+        "restarted": bool(data.get("restarted")),
+        "broken": data.get("broken"),
     }
     ansible_glue.finish(module, answer, result, False)
 

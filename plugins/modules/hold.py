@@ -44,6 +44,7 @@ options:
   owner:
     description:
       - Who wants it so. Not given, whoever the agent takes the caller for.
+      - Another owner's hold is not replaced (V(held)). With O(state=absent), only a hold in this name is released.
     type: str
   until:
     description:
@@ -91,7 +92,9 @@ reason:
   type: str
   sample: null
 hold:
-  description: The hold after it, C(why), C(owner), C(until) (seconds since 1970, or null) and C(at); null when there is none.
+  description:
+    - The hold after it, C(why), C(owner), C(until) (seconds since 1970, or null), C(at) and C(damage) (why its record cannot be read; it
+      counts as a hold then); null when there is none.
   returned: always
   type: dict
   sample: {"why": "incident 4711", "owner": "ana", "until": 1798135200, "at": 1797900000}
@@ -130,11 +133,16 @@ def is_so(hold: Optional[Dict[str, Any]], want: Optional[Dict[str, Any]]) -> boo
 
 def words(params: Dict[str, Any]) -> List[str]:
     """The agent's command."""
+    owner = ["--owner", params["owner"]] if params["owner"] else []
     if params["state"] == "absent":
-        return ["unhold"]
-    line = ["hold", "--why", params["why"]]
-    line += ["--owner", params["owner"]] if params["owner"] else []
+        return ["unhold", *owner]
+    line = ["hold", "--why", params["why"], *owner]
     return line + (["--until", params["until"]] if params["until"] else [])
+
+
+def others(params: Dict[str, Any], hold: Optional[Dict[str, Any]]) -> bool:
+    """Whether the hold is in another name than the one that is given, so that the agent will not change it."""
+    return bool(hold and params["owner"] and hold.get("owner") != params["owner"])
 
 
 def shown(product: str, hold: Optional[Dict[str, Any]]) -> str:
@@ -156,11 +164,14 @@ def main() -> None:
     answer = ansible_glue.ask(module, ["update"])
     before = after = answer.data.get("hold")
     changed = not answer.failed and not is_so(before, want)
-    if changed:
+    if changed and module.check_mode and others(module.params, before):
+        answer, changed = ansible_glue.broken(codes.HELD, "%(owner)s holds it: %(why)s" % before, "refused", 3), False
+    elif changed:
         after = want
         if not module.check_mode:
             answer = ansible_glue.ask(module, words(module.params))
-            changed, after = bool(answer.data.get("changed")), answer.data.get("hold")
+            changed = bool(answer.data.get("changed"))
+            after = before if answer.failed else answer.data.get("hold")
     result = {
         "product": answer.data.get("product") or product,
         "state": answer.data.get("state") or "failed",

@@ -193,6 +193,13 @@ progress:
   returned: always
   type: dict
   sample: {"phase": "fetch", "percent": 40, "rate": 1048576, "retry": null, "failed_in": null, "code": null, "at": 1795000000, "pid": 812}
+windows:
+  description:
+    - When updates may begin, C(open), C(windows), C(frozen), C(next_at) (seconds since 1970) and C(problem); null for a product without
+      windows and freezes.
+  returned: always
+  type: dict
+  sample: null
 probes:
   description:
     - The last round of the product's probes, the counts, and each probe's reason; null when there was none.
@@ -331,7 +338,7 @@ OPTIONS = dict(
 )
 
 KEYS = ("version", "sequence", "floor", "pins", "threshold", "slots")
-KEYS += ("trial", "last", "lock", "broken", "unit", "audit", "hold", "staged", "progress", "probes")
+KEYS += ("trial", "last", "lock", "broken", "unit", "audit", "hold", "staged", "windows", "progress", "probes")
 
 
 def host(module: AnsibleModule) -> Dict[str, Any]:

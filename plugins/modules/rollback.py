@@ -46,6 +46,11 @@ options:
     description:
       - V(previous), or the version to go back to.
     type: str
+  accept_one_way:
+    description:
+      - With O(to), agree to a release of another data format than the one that runs (V(cannot-be-undone)).
+    type: bool
+    default: false
   confirm:
     description:
       - With O(to), confirm the trial after connecting anew, as M(slotward.fleet.upgrade) does.

@@ -137,6 +137,11 @@ options:
       - Pass over windows, freezes and the workload's veto. The host's audit log says so. A hold is never passed over.
     type: bool
     default: false
+  accept_one_way:
+    description:
+      - Agree to a release that changes the data for good (V(cannot-be-undone)); the version before may not read it after going back.
+    type: bool
+    default: false
   adopt:
     description:
       - Consent to adopt a plain file found at the product's entrypoint, for this run.

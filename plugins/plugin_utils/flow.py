@@ -64,6 +64,7 @@ def words(params: Dict[str, Any], which: Sequence[str] = ("--target", "-")) -> L
     line += ["--src", params["src"]] if params["src"] else []
     line += ["--adopt"] if params["adopt"] else []
     line += ["--force"] if params["force"] else []
+    line += ["--accept-one-way"] if params["accept_one_way"] else []
     line += [] if params["smoke"] else ["--no-smoke"]
     return line
 
@@ -90,7 +91,8 @@ def put_off(result: Result) -> Result:
 def planned(params: Dict[str, Any], target: Dict[str, Any], answer: ansible_glue.Answer) -> Result:
     """What check mode answers: what prepare does, and as changed whether an upgrade would change the host."""
     result = _shaped(params, target, answer)
-    result["changed"] = not answer.failed and result["state"] not in (*WELL, HELD)
+    # with no release named and none staged there is nowhere to go
+    result["changed"] = not answer.failed and result["state"] not in (*WELL, HELD) and result["to"] is not None
     after = result["to"] if result["changed"] else result["from"]
     result["diff"] = ansible_glue.before_after(result["product"], result["from"], after)
     return result

@@ -349,6 +349,7 @@ def release(tmp_path: pathlib.Path, keys: Released) -> Callable[..., Released]:
             "expires_days": 30,
             "channel": "stable",
             "min_from": None,
+            "epoch": 0,
             **more,
         }
         planned = writer.plan(params)

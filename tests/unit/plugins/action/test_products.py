@@ -131,6 +131,11 @@ def test_a_release_waits_for_a_word_and_is_applied_with_it(stage: Any, say: Any)
     assert (result["kind"], result["state"], result["to"]) == ("ok", "confirmed", "2.4.0")
     result = play(stage, "upgrade", "--check", apply=True).of("h1", "Do")
     assert (result["kind"], result["changed"], result["to"]) == ("ok", True, "2.4.0")
+    nothing = [0, say.answer("idle", message="nothing of edge is staged: nothing to do")]
+    agent.says(apply=[nothing])
+    for options in ((), ("--check",)):
+        result = play(stage, "upgrade", *options, apply=True, accept_one_way=True).of("h1", "Do")
+        assert (result["kind"], result["changed"], result["msg"]) == ("ok", False, nothing[1]["message"])
     which = ["--version", "2.4.0"]
     assert plain(agent) == [
         ["upgrade", *which, "--no-wait"],
@@ -140,6 +145,8 @@ def test_a_release_waits_for_a_word_and_is_applied_with_it(stage: Any, say: Any)
         ["apply", "--no-wait"],
         ["confirm"],
         ["apply", "--check"],
+        ["apply", "--accept-one-way", "--no-wait"],
+        ["apply", "--accept-one-way", "--check"],
     ]
 
 

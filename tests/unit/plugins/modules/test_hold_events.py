@@ -39,7 +39,7 @@ def test_C9_a_hold_is_set_once(agent: Any, run_module: Any, say: Any) -> None:
         ({"why": "incident", "until": "2026-12-24T18:00:00Z"}, False),
         ({"why": "incident"}, True),
         ({"why": "another", "until": "2026-12-24T18:00:00Z"}, True),
-        ({"why": "incident", "owner": "ben", "until": "2026-12-24T18:00:00Z"}, True),
+        ({"why": "another", "owner": "ana", "until": "2026-12-24T18:00:00Z"}, True),
         ({"state": "absent"}, True),
     ],
 )
@@ -50,6 +50,18 @@ def test_check_mode_compares_with_what_is_there(
     agent.says(update=[told(say, AT)])
     result = run_module("hold", check=True, executable=agent.path, **more)
     assert (result["changed"], [line[0] for line in agent.commands()]) == (changed, ["update"])
+
+
+@pytest.mark.parametrize("more", [{"why": "mine"}, {"state": "absent"}])
+def test_F9_another_one_s_hold_is_not_changed(agent: Any, run_module: Any, say: Any, more: Dict[str, Any]) -> None:
+    """Check mode foresees what the agent will say."""
+    refused = [3, say.answer("refused", "held", message="it is held already by ana")]
+    agent.says(update=[told(say, AT)], hold=[refused], unhold=[refused])
+    for check in (True, False):
+        result = run_module("hold", check=check, executable=agent.path, owner="ben", **more)
+        assert (result["failed"], result["changed"], result["code"], result["hold"]) == (True, False, "held", AT)
+        assert "ana" in result["msg"]
+    assert agent.commands()[-1][-3:] == ["--owner", "ben", "--json"]
 
 
 def test_a_hold_is_released_once(agent: Any, run_module: Any, say: Any) -> None:

@@ -15,6 +15,7 @@ PARAMS = {
     "src": None,
     "adopt": False,
     "force": False,
+    "accept_one_way": False,
     "smoke": True,
 }
 KEYS = {
@@ -65,7 +66,7 @@ def test_N7_no_artifact_for_a_platform_is_refused_with_those_there_are(glue: Any
     [
         ({}, ["upgrade", "--target", "-"]),
         ({"adopt": True, "smoke": False}, ["upgrade", "--target", "-", "--adopt", "--no-smoke"]),
-        ({"force": True}, ["upgrade", "--target", "-", "--force"]),
+        ({"force": True, "accept_one_way": True}, ["upgrade", "--target", "-", "--force", "--accept-one-way"]),
         ({"src": "/srv/file"}, ["upgrade", "--target", "-", "--src", "/srv/file"]),
     ],
 )
