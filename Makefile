@@ -58,8 +58,8 @@ unit: core ## tests of the engine, of the agent as a process, and of the collect
 	@$(PYTEST) -q $(PARALLEL) --dist loadfile tests/forger
 	@$(PYTEST) -q $(PARALLEL) --dist loadfile tests/unit
 
-host: setup-hosts ## real hosts of one suite (bookworm), end to end, in all modes, two at a time (root)
-	@$(PYTEST) -q -n 2 --dist loadfile -m host tests/e2e -k bookworm --durations=15
+host: setup-hosts ## real hosts of one suite (bookworm), end to end, in all modes, three at a time (root)
+	@$(PYTEST) -q -n 3 --dist loadfile -m host tests/e2e -k bookworm --durations=15
 
 e2e: setup-hosts ## real hosts of all three suites, end to end, in all three modes; MODES="helper" for some (root, long)
 	@SLOTWARD_MODES="$(MODES)" $(PYTEST) -m "host or hosts" tests/hosts tests/e2e
