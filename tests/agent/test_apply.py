@@ -80,7 +80,7 @@ def test_a_request_becomes_a_trial_and_nobody_is_restarted(start: Start, v110: S
     assert said is not None
     assert (said["id"], said["sha256"]) == (ID, hashlib.sha256(data).hexdigest())
     assert (said["state"], said["code"]) == ("trial", "not-confirmed")
-    assert start.events() == ["accepted", "swapped"]
+    assert start.events() == ["started", "accepted", "swapped"]
     assert start.outside() == before
     calls = start.calls()
     assert not [call for call in calls if "restart" in call]

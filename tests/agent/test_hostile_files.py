@@ -26,13 +26,14 @@ from typing import Callable, Dict, FrozenSet, Iterator, List, Mapping, NamedTupl
 
 import pytest
 
-from slotcore import codes, ops, protocol, records, settle
+from slotcore import codes, ops, phases, protocol, records, settle
 from slotcore import config as configs
 from slotcore import product as products
 from slotward import (
     adoption,
     audit_tail,
     broken,
+    builds,
     calling,
     download,
     elf,
@@ -49,6 +50,7 @@ from slotward import (
     prepare,
     probe_http,
     process,
+    progress_file,
     staging,
     trees,
     triggers,
@@ -150,7 +152,7 @@ def use_digest(path: pathlib.Path) -> bool:
 
 def use_built_in(path: pathlib.Path) -> bool:
     """What a build says of itself; nothing of this sort is one."""
-    assert prepare.built_in(str(path)) == ("unknown", 0)
+    assert builds.built_in(str(path)) == ("unknown", 0)
     return False
 
 
@@ -367,6 +369,22 @@ def use_put(path: pathlib.Path) -> bool:
     return False
 
 
+def use_progress(path: pathlib.Path) -> bool:
+    """How far an update is, written beside the slots; what lies there is replaced, or nothing is written at all."""
+    os.rename(path, path.parent / phases.NAME) if os.path.lexists(path) else None
+    try:
+        with progress_file.of(product_at(path.parent), "1.1.0"):
+            progress_file.phase(phases.FETCH)
+            found = progress_file.shown(product_at(path.parent), "none", "")
+    finally:
+        os.rename(path.parent / phases.NAME, path)
+    if path.is_dir():
+        raise OSError("it is a directory")
+    assert found is not None
+    assert found["phase"] == phases.FETCH
+    return False
+
+
 def use_helper_socket(path: pathlib.Path) -> bool:
     """The helper's socket, listened to for the digest that it runs."""
     return process.listen_to_helper(str(path), 0.2).sha256 is not None
@@ -424,10 +442,11 @@ ROWS = (
     Row("status", use_status),
     Row("call", use_call),
     Row("put", use_put, replaces=True),
+    Row("progress", use_progress, replaces=True),
     Row("helper-socket", use_helper_socket),
     Row("trigger", use_trigger, frozenset({"hard-link", "fifo", "null", "zero"})),
 )
-MAKES = ("part", "put", "copy", "write", "link", "rename", "lock", "socket")
+MAKES = ("part", "put", "progress", "copy", "write", "link", "rename", "lock", "socket")
 """Openers for which a missing file is no problem: they make it."""
 
 KEEPS = ("socket", "status", "helper-socket", "call", "trigger", "pushed", "staged", "entrypoint", "config", "append")
@@ -548,7 +567,7 @@ def test_a_plain_file_is_taken(place: pathlib.Path, row: Row) -> None:
     """The other side of the table: without this, an opener that refuses everything would pass."""
     takes_it = row.name not in (
         "ca_file", "probe-ca", "built-in", "part", "copy", "write", "link", "sync", "claim", "unlink", "rename", "copy-of-record",
-        "holder", "socket", "status", "helper-socket", "call", "put",
+        "holder", "socket", "status", "helper-socket", "call", "put", "progress",
     )  # fmt: skip
     with planted(place, "plain", row.content) as scene, bounded():
         if row.name == "audit":
@@ -1031,7 +1050,7 @@ COVERED: Mapping[str, str] = {
     "preflight._run": DIRECTORY,
     "preflight.look": PROC,
     "preflight.try_directory": DIRECTORY,
-    "prepare.built_in": "built-in",
+    "builds.built_in": "built-in",
     "prepare.digest_of": "digest",
     "prepare.read_document": "document",
     "probe_http.context_of": "probe-ca",
@@ -1039,6 +1058,8 @@ COVERED: Mapping[str, str] = {
     "process.ask_status": "status",
     "process.listen_to_helper": "helper-socket",
     "process.started_s": PROC,
+    "progress_file._remove": "progress",
+    "progress_file._write": "progress",
     "release_cmd._print": NULL,
     "release_files._open": OPERATOR,
     "release_files._sync_directory": OPERATOR,

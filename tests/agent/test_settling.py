@@ -75,5 +75,7 @@ def test_a_cut_before_the_switch_is_abandoned_and_leaves_nothing(product: produc
     pathlib.Path(product.path("current.tmp")).symlink_to("b")
     before = {"a", "b", "current", "good", "slots.json", "update.json", "update.json.copy", "audit.log"}
     assert manager.settle_now(product)[1] == "abandon"
-    assert set(host.names(product)) == before
+    told = json.loads(pathlib.Path(product.path("progress.json")).read_bytes())
+    assert (told["phase"], told["failed_in"], told["code"]) == ("go-back", "swap", "never-started")
+    assert set(host.names(product)) == {*before, "progress.json"}
     assert failures(product) == []

@@ -534,7 +534,7 @@ def test_another_channel_can_be_taken() -> None:
 def target_bytes(change: Callable[[Dict[str, object]], object]) -> bytes:
     """A target file, changed."""
     fields: Dict[str, object] = dict(making.target(GOOD)._asdict())
-    del fields["channel"]
+    del fields["channel"], fields["variant"]
     change(fields)
     return json.dumps(fields).encode()
 
@@ -546,6 +546,8 @@ def test_a_target_is_read() -> None:
     assert checks.parse_target(capitals) == making.target(GOOD)
     asked = target_bytes(lambda fields: fields.update(channel="beta"))
     assert checks.parse_target(asked) == making.target(GOOD, channel="beta")
+    asked = target_bytes(lambda fields: fields.update(variant="full"))
+    assert checks.parse_target(asked) == making.target(GOOD, variant="full")
 
 
 @pytest.mark.parametrize(
@@ -573,6 +575,10 @@ def test_a_target_is_read() -> None:
         (
             target_bytes(lambda fields: fields.update(channel=None)),
             "the target is malformed: channel must be a string, not None",
+        ),
+        (
+            target_bytes(lambda fields: fields.update(variant="Full")),
+            "the target is malformed: variant must be 1 to 32 of a-z, 0-9, _ and -, not 'Full'",
         ),
         (
             target_bytes(lambda fields: fields.update(signature={})),

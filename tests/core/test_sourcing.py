@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotcore import codes, manifest, sourcing
+from slotcore import codes, manifest, sourcing, target
 from slotcore import product as products
 
 SOURCE = products.Source("https://releases.example/toy/v{version}/", ("releases.example",), ("*.cdn.example",))
@@ -178,30 +178,30 @@ def _body(*artifacts: manifest.Artifact) -> manifest.Manifest:
     return manifest.Manifest("toy", "1.2.0", 2, 1, 2, (), artifacts)
 
 
-def _artifact(platform: str, variant: str | None = None, kind: str = "binary") -> manifest.Artifact:
-    return manifest.Artifact(f"toy-{platform}-{variant}-{kind}", platform, "0" * 64, 1, kind, variant)
+def _artifact(platform: str, variant: str | None = None, kind: str = "binary", name: str = "") -> manifest.Artifact:
+    name = name or target.artifact_name("toy", "1.2.0", platform, variant)
+    return manifest.Artifact(name, platform, "0" * 64, 1, kind, variant)
 
 
 def test_the_artifact_is_of_this_platform_variant_and_kind() -> None:
     """The first kind that the product takes wins; variants never stand in for each other."""
     full, plain = _artifact("linux-amd64", "full", "tar.gz"), _artifact("linux-amd64")
-    archive = _artifact("linux-amd64", None, "tar.gz")
-    body = _body(full, plain, archive, _artifact("linux-arm64"))
+    archive = _artifact("linux-amd64", "tree", "tar.gz")
+    body = _body(full, plain, archive, _artifact("linux-amd64", "tree"), _artifact("linux-arm64"))
     assert sourcing.choose(body, "linux-amd64", "full", ("tar.gz", "binary")) == full
-    assert sourcing.choose(body, "linux-amd64", "", ("binary",)) == plain
-    assert sourcing.choose(body, "linux-amd64", "", ("tar.gz", "binary")) == archive
+    assert sourcing.choose(body, "linux-amd64", None, ("tar.gz", "binary")) == plain
+    assert sourcing.choose(body, "linux-amd64", "tree", ("tar.gz", "binary")) == archive
+    assert isinstance(sourcing.choose(body, "linux-amd64", "full", ("binary",)), codes.Refusal)
 
 
 def test_N7_a_release_without_this_hosts_artifact_says_which_there_are() -> None:
-    """Refused before a download, with what there is instead."""
-    found = sourcing.choose(
-        _body(_artifact("linux-arm64"), _artifact("linux-amd64", "full")), "linux-amd64", "", ("binary",)
-    )
-    assert isinstance(found, codes.Refusal)
+    """Refused before a download, with what there is instead; a file of another name is none of this host's."""
+    body = _body(_artifact("linux-arm64"), _artifact("linux-amd64", "full"), _artifact("linux-amd64", name="toy.bin"))
+    found = sourcing.choose(body, "linux-amd64", None, ("binary",))
     assert found == codes.Refusal(
         codes.NO_ARTIFACT,
-        "the release toy 1.2.0 has no artifact for linux-amd64 (binary); "
-        "it has linux-amd64, variant full (binary), linux-arm64 (binary)",
+        "the release toy 1.2.0 has no artifact for toy_1.2.0_linux_amd64 (binary); it has toy.bin (binary), "
+        "toy_1.2.0_linux_amd64_full (binary, variant full), toy_1.2.0_linux_arm64 (binary)",
     )
 
 

@@ -42,6 +42,20 @@ def test_whom_a_host_trusts() -> None:
     assert standing.in_force(PRODUCT, lost) == standing.InForce("unknown", 0, (), 0, 0)
 
 
+def test_digests_are_trusted_only_where_no_key_is() -> None:
+    """Root's word for it counts where nothing is pinned and no key set was ever taken; a lost record is no licence."""
+    told = PRODUCT._replace(trust="digest")
+    bare = told._replace(pins=())
+    assert standing.in_force(bare, state()) == standing.InForce("digest", 0, (), 0, 0)
+    assert standing.in_force(bare, trusting(trusts.Trust(1))).source == "digest"
+    assert standing.in_force(told, state()).source == "configuration"
+    assert standing.in_force(bare, trusting(trusts.Trust(1, KEYS))).source == "key-set"
+    assert standing.in_force(bare, state()._replace(trust_known=False)).source == "unknown"
+    assert standing.in_force(PRODUCT._replace(pins=()), state()).source == "configuration"
+    answer = {"trust": {"source": "digest", "sequence": 0}}
+    assert standing.of_key_set(answer) == "; releases are taken by their digest, and there is no floor"
+
+
 def test_trust_is_written_before_update_demands_it() -> None:
     """One generation on; the record that demands it comes after the record itself."""
     found = trusting(trusts.Trust(4, KEYS))

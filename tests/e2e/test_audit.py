@@ -60,9 +60,11 @@ def test_an_upgrade_a_rollback_and_a_refusal_are_in_log_and_journal(
     assert node.slotward("update", "--clear-failed").json["cleared"] == ["1.2.0"]
     wanted = [
         "installed",
+        "started",
         "accepted",
         "swapped",
         "confirmed",
+        "started",
         "accepted",
         "swapped",
         "rolled-back",
@@ -71,15 +73,15 @@ def test_an_upgrade_a_rollback_and_a_refusal_are_in_log_and_journal(
     ]
     log = lines(node)
     assert [line["event"] for line in log] == wanted
-    back = log[6]
+    back = log[8]
     assert (back["from"], back["to"], back["id"], back["code"]) == ("1.1.0", "1.2.0", trial, "operator")
     assert (back["why"], back["sequence"]) == ("too slow", 3)
-    assert {line["sha256"] for line in log[4:8]} == {hashlib.sha256(v120.artifact.read_bytes()).hexdigest()}
+    assert {line["sha256"] for line in log[5:10]} == {hashlib.sha256(v120.artifact.read_bytes()).hexdigest()}
 
     node.sh("journalctl --sync")
     journal = node.said("-o json")  # a selection would skip its first entry: systemd 252 counts the cursor's own
     assert counted(journal) == {
-        "installed": 1, "accepted": 2, "swapped": 2, "confirmed": 1, "rolled-back": 1, "refused": 1, "cleared": 1,
+        "installed": 1, "started": 2, "accepted": 2, "swapped": 2, "confirmed": 1, "rolled-back": 1, "refused": 1, "cleared": 1,
     }  # fmt: skip
     entries = [entry for entry in map(json.loads, journal.splitlines()) if "SLOTWARD_EVENT" in entry]
     assert [entry["SLOTWARD_HASH"] for entry in entries] == [
@@ -87,7 +89,7 @@ def test_an_upgrade_a_rollback_and_a_refusal_are_in_log_and_journal(
         node.update()["audit"]["hash"],
     ]
     assert "confirmed 1.0.0 -> 1.1.0" in node.said("-o cat -t slotward -u slotward.service")
-    refusal = entries[7]
+    refusal = entries[9]
     assert (refusal["SLOTWARD_CODE"], refusal["SLOTWARD_TO"], refusal["PRIORITY"]) == ("failed-before", "1.2.0", "4")
     assert refusal["MESSAGE_ID"] == "347a697e813b644ccd8bdac591a50b03"
     assert "too slow" in node.sh("journalctl -q -o cat MESSAGE_ID=b5358e5a7392041d8cd35a32b0a400e9")
@@ -107,7 +109,7 @@ def test_what_the_guard_did_is_written_once_by_whoever_settles(node: nodes.Node,
     node.goes_back(("crash-loop", "unit-failed"), 25)
     for _again in range(2):
         node.slotward("settle")
-        assert events(node) == ["installed", "accepted", "swapped", "rolled-back"]
+        assert events(node) == ["installed", "started", "accepted", "swapped", "rolled-back"]
     assert lines(node)[-1]["who"] == "guard"
     node.sh("journalctl --sync")
     assert counted(node.said("-o json"))["rolled-back"] == 1
@@ -123,7 +125,8 @@ def test_who_had_it_done_goes_with_the_work(node: nodes.Node, v110: releases.Rel
     trial = json.loads(done)["trial"]["id"]
     assert node.confirm(trial).exit == 0
     log = lines(node)
-    assert [(line["event"], line["who"]) for line in log[1:3]] == [
+    assert [(line["event"], line["who"]) for line in log[1:4]] == [
+        ("started", "ansible:ana"),
         ("accepted", "ansible:ana"),
         ("swapped", "ansible:ana"),
     ]
@@ -149,5 +152,5 @@ def test_a_log_that_cannot_be_written_stops_updates_and_nothing_else(
     assert node.slotward("rollback").exit == 0
     assert (node.link("current"), node.running()) == (node.link("good"), "1.1.0")
     node.sh(f"cd {nodes.SLOTS} && chattr -i audit.log 2>/dev/null; chown 0 audit.log; slotward settle")
-    assert events(node) == ["repaired", "swapped", "confirmed", "accepted", "swapped", "rolled-back"]
+    assert events(node) == ["repaired", "swapped", "confirmed", "started", "accepted", "swapped", "rolled-back"]
     assert node.sh(f"ls -d {nodes.SLOTS}/audit.broken-*/audit.log")

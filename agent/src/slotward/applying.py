@@ -149,6 +149,7 @@ def _carried_out(setup: own.Setup, left: Left, asked: List[str]) -> answers.Answ
         if prepared.there:
             said = f"{setup.product.name} {found.target.version} is what runs: nothing to do"
             return answers.Answer(answers.DONE, answers.base(setup.product.name, askeds.CURRENT, message=said), [said])
+        audit.started(setup.product, left.id, prepared.from_version, prepared.record)
         descriptor = handed.open_artifact(setup, prepared)
         try:
             pending = switching.swap(setup, prepared, descriptor, left.id, restart=False)

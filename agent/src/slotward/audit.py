@@ -186,6 +186,13 @@ def _of_trial(name: str, event: str, trial: trials.Trial) -> audits.Event:
     return audits.fit(found._replace(sequence=trial.sequence, sha256=trial.to_sha256))
 
 
+def started(product: products.Product, trial_id: str, from_version: str, release: records.SlotRecord) -> None:
+    """Every check has passed, and what is fetched or staged next is for this; once for each trial, as `accepted`."""
+    event = audits.Event(audits.STARTED, product.name, int(time.time()), who=who(), trial_id=trial_id)
+    event = event._replace(from_version=from_version, to_version=release.version)
+    _note(product, audits.fit(event._replace(sequence=release.sequence, sha256=release.sha256)), once=True)
+
+
 def accepted(product: products.Product, trial: trials.Trial) -> None:
     """Every check has passed and the switch comes next; raises when that cannot be written down first.
 

@@ -149,13 +149,22 @@ def _is_the_accounts(who: str) -> bool:
     return who == "slotward-apply.service" or (who.startswith("helper:") and who != OF_ROOT)
 
 
+def _lately(log: Log) -> List[bytes]:
+    """The last lines of the file that is written; the first of them may be cut."""
+    data = os.pread(log.descriptor, LOOK_BACK, max(0, log.tail.size - LOOK_BACK))
+    return data.split(b"\n")[:-1]
+
+
+def _goes_on(log: Log, event: audit.Event) -> bool:
+    return event.event in audit.STEPS and audit.goes_on(_lately(log), event)
+
+
 def _demand_room(log: Log, event: audit.Event) -> None:
     """Raise Retryable when the daemon's account has had as many refusals written lately as it may."""
     if event.event != audit.REFUSED or not _is_the_accounts(event.who):
         return
-    data = os.pread(log.descriptor, LOOK_BACK, max(0, log.tail.size - LOOK_BACK))
     found = 0
-    for line in data.split(b"\n"):
+    for line in _lately(log):
         with contextlib.suppress(audit.BadLine):
             one = audit.parse(line).event
             lately = event.at - WITHIN_S < one.at <= event.at
@@ -173,7 +182,7 @@ def append(directory: str, event: audit.Event, once: bool = False) -> Tuple[byte
     """
     while True:
         with held(directory) as log:
-            if audit.repeats(log.last, event) or (once and _is_there(log, event)):
+            if audit.repeats(log.last, event) or _goes_on(log, event) or (once and _is_there(log, event)):
                 return ()
             _demand_room(log, event)
             lines: List[bytes] = []

@@ -36,6 +36,7 @@ MODULES = {
     "apply": "cmd_apply",
     "trust": "cmd_trust",
     "audit": "cmd_audit",
+    "events": "cmd_events",
     "products": "cmd_products",
     "remove": "cmd_remove",
     "hold": "cmd_hold",

@@ -280,4 +280,10 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "Each decision is one line that carries the hash of the line before it. Remember the head elsewhere: only then a cut shows.",
         flags_audit.audit,
     ),
+    (
+        "events",
+        "tell what upgrades did on this host, since a cursor",
+        "Read from the audit log. The answer's cursor is what to ask with next time.",
+        flags_audit.events,
+    ),
 )

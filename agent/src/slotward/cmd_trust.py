@@ -114,6 +114,16 @@ def _apply(setup: own.Setup, given: Sequence[Tuple[str, bytes]], server_s: int) 
     return _answer(setup, given, steps, would=False, again=again)
 
 
+def take(product: products.Product, state: settle.State, step: trust.Step) -> None:
+    """Keep what a notice beside a release says (the lock must be held)."""
+    free = plans.free_slot(state)
+    try:
+        effects.executor_for(product, {}).apply(trust_plans.plan_apply(product, state, free, step.trust), "trust")
+    except OSError as error:
+        raise effects.as_retryable(error, f"write down what of {product.name} was withdrawn") from error
+    _note(product, [step], trust.WITHDRAWN)
+
+
 def _note(product: products.Product, steps: Sequence[trust.Step], event: str) -> None:
     for step in steps:
         if step.event == event:

@@ -36,6 +36,10 @@ def run(args: argparse.Namespace) -> answers.Answer:
         from slotcore import probe_files
 
         lines += probe_files.lines(answer["probes"])
+    if answer["progress"] is not None:
+        from slotcore import phases
+
+        lines.append(phases.line(answer["progress"]))
     if answer["unread"]:
         lines.append(f"not for this account to read: {', '.join(answer['unread'])}")
     if answer["broken"] is not None:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from slotcore import checks, codes, rfc3339, settle, trial
 from slotcore import product as products
@@ -24,13 +24,13 @@ from slotward import (
     cancelling,
     clearable,
     cmd_trial,
-    gate,
     hand,
     host,
     lock,
     manager,
     own,
     prepare,
+    progress_file,
     switching,
     telling,
 )
@@ -65,12 +65,14 @@ def demand_id(trial_id: Optional[str]) -> None:
 
 
 def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> answers.Answer:
+    from slotward import sourced
+
     if args.command == "upgrade":
         with audit.refusals(setup.product, asked):
-            target = prepare.read_target(args.target)
+            target = sourced.target_of(setup, args)
             asked.extend((target.version, target.sha256))
             return upgrade(setup, target, args)
-    target = prepare.read_target(args.target)
+    target = sourced.target_of(setup, args)
     asked.append(target.version)
     return prepared_answer(setup, prepare.prepare(setup, target, _consent(args), args.src), args.src)
 
@@ -78,14 +80,15 @@ def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> a
 def _consent(args: argparse.Namespace) -> prepare.Consent:
     permit = prepare.read_document(args.permit) if args.permit else None
     asked_s = args.server_time or 0
-    consent = prepare.Consent(args.adopt, args.start, server_s=asked_s, permit=permit, force=args.force)
+    noting = args.command == "upgrade"
+    consent = prepare.Consent(args.adopt, args.start, server_s=asked_s, permit=permit, force=args.force, noting=noting)
     return consent._replace(one_way=args.accept_one_way)
 
 
 def prepared_answer(setup: own.Setup, prepared: prepare.Prepared, src: Optional[str]) -> answers.Answer:
     """Prepare's answer; where a file is to be fetched, each place of it is asked for one byte first (field case N1)."""
     answer, lines = shown(setup, prepared, would=True), said(setup, prepared)
-    if answer["artifact"] is not None and prepared.target.url and not src:
+    if answer["artifact"] is not None and answer["artifact"]["url"] and not src:
         from slotward import fetch, reach
 
         answer["sources"] = reach.ask(
@@ -115,8 +118,10 @@ def in_own_unit(args: argparse.Namespace, words: List[str]) -> answers.Answer:
 
 def _words(args: argparse.Namespace) -> List[str]:
     """The command line again, for a unit that works in another directory: what names a file names it from the root."""
-    target = args.target if args.target == "-" else os.path.abspath(args.target)
-    words = ["upgrade", "--config", os.path.abspath(args.config), "--product", args.product, "--target", target]
+    words = ["upgrade", "--config", os.path.abspath(args.config), "--product", args.product]
+    if args.version is None:
+        words += ["--target", args.target if args.target == "-" else os.path.abspath(args.target)]
+    words += [f"--{name}={getattr(args, name)}" for name in ("version", "channel", "variant") if getattr(args, name)]
     words += ["--src", os.path.abspath(args.src)] if args.src else []
     words += ["--permit", os.path.abspath(args.permit)] if args.permit else []
     words += ["--id", args.id] if args.id else []
@@ -126,13 +131,18 @@ def _words(args: argparse.Namespace) -> List[str]:
     return words + [flag for flag, wanted in given.items() if wanted]
 
 
+def _file_of(setup: own.Setup, prepared: prepare.Prepared) -> Tuple[str, str]:
+    from slotward import sourced  # what is fetched needs what fetches
+
+    return sourced.file_of(setup, prepared)
+
+
 def shown(setup: own.Setup, prepared: prepare.Prepared, would: bool) -> Dict[str, Any]:
     """What prepare answers; `changed` says whether an upgrade would change the host."""
     state = "current" if prepared.there else "idle"
     answer = answers.base(setup.product.name, state, changed=would and not prepared.there)
     fetch = not (prepared.there or prepared.here or prepared.staged)
-    platform, variant = gate.platform_of(setup.product), setup.product.variant
-    name = prepared.name or checks.artifact_name(setup.product.name, prepared.target.version, platform, variant)
+    name, url = _file_of(setup, prepared) if fetch else ("", "")
     answer.update(
         {
             "from": prepared.from_version,
@@ -143,7 +153,7 @@ def shown(setup: own.Setup, prepared: prepare.Prepared, would: bool) -> Dict[str
             "permit": prepared.permit.permit_id if prepared.permit is not None else None,
             "artifact": {
                 "name": name,
-                "url": prepared.target.url,
+                "url": url,
                 "sha256": prepared.record.sha256,
                 "size": prepared.record.size,
             }
@@ -171,13 +181,14 @@ def said(setup: own.Setup, prepared: prepare.Prepared) -> List[str]:
     elif prepared.staged:
         lines.append("fetch: nothing, these bytes are staged already")
     else:
-        lines.append(f"fetch: {prepared.record.size} bytes from {target.url or 'the file given'}")
+        lines.append(f"fetch: {prepared.record.size} bytes from {_file_of(setup, prepared)[1] or 'the file given'}")
     return lines
 
 
 def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -> answers.Answer:
     """Prepare, stage, and begin the trial; with the default flags also wait for its end."""
     product = setup.product
+    args.id = args.id or manager.new_trial_id()
     if args.no_smoke:
         product = product._replace(smoke_argv=())
         setup = setup._replace(product=product)
@@ -185,11 +196,13 @@ def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -
         raise codes.refused(codes.GUARD_NOT_INSTALLED, f"there is no {product.slots_dir}: run `slotward setup` first")
     with lock.held(product, f"upgrade to {target.version}"):
         manager.settle_now(product)
-        with cancelling.possible():
+        with cancelling.possible(), progress_file.of(product, target.version):
             prepared = prepare.prepare(setup, target, _consent(args), args.src)
             if prepared.there:
+                progress_file.nothing_to_do()
                 return answers.Answer(answers.DONE, shown(setup, prepared, would=False), said(setup, prepared))
             switching.refuse_used_id(prepared, args.id)
+            audit.started(product, args.id, prepared.from_version, prepared.record)
             descriptor = _staged(setup, prepared, args)
             try:
                 if args.stage_only or _waits(product, args):

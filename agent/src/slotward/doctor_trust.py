@@ -40,6 +40,9 @@ def _pins(answer: Answer, config_path: str) -> List[Found]:
     if trust["source"] == "unknown":
         text = "the record of whom this host trusts is lost: nobody is, and the configuration's pins do not stand in for it"
         return [("release keys", "fail", text, looking.CHAIN)]
+    if trust["source"] == "digest":
+        text = "releases are taken by their SHA-256 alone, whoever with root hands it over: no signature, no floor"
+        return [("release keys", "warn", text, f'set [update] trust = "pins" and release_pins in {config_path}')]
     if pins:
         whose = "of the configuration" if trust["source"] == "configuration" else f"of key set {trust['sequence']}"
         return [("release keys", "ok", f"{pins} {whose} count, {threshold} must have signed", "")]

@@ -170,8 +170,8 @@ def _wait(places: download_sources.Sources, transport: Transport, until: float, 
     wait_s = rules.plan_wait(places.failures, transport.first_wait_s, asked_s, chance).seconds or 0.0
     if now + wait_s >= until:
         raise places.end("no success in %d s" % transport.budget_s)
-    for source in places.alive():
-        told.note("%s; next attempt in %.1f s" % (source.said if len(places.all) == 1 else source.text, wait_s))
+    said = [source.said if len(places.all) == 1 else source.text for source in places.alive()]
+    told.wait(said, wait_s, until - now)
     time.sleep(wait_s)
 
 

@@ -100,6 +100,13 @@ def offered(response: requests.Response) -> Optional[int]:
     return int(length[:20])
 
 
+def whole_size(response: requests.Response) -> Optional[int]:
+    """The size of the whole file, by the answer to a request for its first byte; None when it is not said."""
+    total = rules.total_of(response.headers.get("Content-Range")) if response.status_code == 206 else None
+    judge(response, 0, total or 1)
+    return total if response.status_code == 206 else offered(response)
+
+
 def _chunked(response: requests.Response) -> bool:
     return "chunked" in response.headers.get("Transfer-Encoding", "").lower()
 

@@ -158,6 +158,12 @@ def check_range(content_range: Optional[str], start: int, size: int) -> str:
     return "expected Content-Range: bytes %d-%d/%d, found %d-%d/%d" % (start, size - 1, size, first, last, total)
 
 
+def total_of(content_range: Optional[str]) -> Optional[int]:
+    """The size of the whole file, by the range that a server sends of it."""
+    match = _RANGE.match(content_range or "")
+    return int(match.group(3)) if match else None
+
+
 def strong_etag(value: Optional[str]) -> Optional[str]:
     """An entity tag that names these very bytes, as If-Range needs it; weak ones do not."""
     return value if value is not None and len(value) <= 256 and _STRONG_ETAG.match(value) else None

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Optional
 
 from slotcore import codes
 from slotward import download, download_answer
 from slotward import download_rules as rules
+from slotward import progress as progresses
 
 if TYPE_CHECKING:
     import requests
@@ -24,8 +25,14 @@ ATTEMPTS = 3
 FIRST_WAIT_S = 0.5
 
 
-def fetch(url: str, most: int, transport: rules.Transport, attempts: int = ATTEMPTS) -> bytes:
-    """The document at `url`, of at most `most` bytes.
+def fetch(
+    url: str,
+    most: int,
+    transport: rules.Transport,
+    attempts: int = ATTEMPTS,
+    waits: Optional[progresses.Waits] = None,
+) -> bytes:
+    """The document at `url`, of at most `most` bytes; `waits` is told of each wait.
 
     Raises:
         Refused: the address or the answer is not what it must be; asking again will not help.
@@ -44,6 +51,8 @@ def fetch(url: str, most: int, transport: rules.Transport, attempts: int = ATTEM
                 wait_s = _wait_s(failures, error)
                 if failures == attempts or time.monotonic() + wait_s >= until:
                     raise _end(url, failures, error) from error
+                if waits is not None:
+                    waits(f"{rules.shown_url(url)}: {error}", wait_s, until - time.monotonic())
                 time.sleep(wait_s)
     raise AssertionError("unreachable: the last attempt returns or raises")
 

@@ -7,8 +7,9 @@ import os
 import sys
 from typing import Optional, Tuple
 
-from slotcore import checks, codes, sourcing
-from slotward import download, effects, gate, own, prepare, staging
+from slotcore import audit as audits
+from slotcore import checks, codes, events, phases, sourcing
+from slotward import audit, download, effects, own, prepare, progress, progress_file, staging
 
 NOWHERE = "the target names no url, no file was given with --src and there are no mirrors: nothing to fetch"
 
@@ -42,6 +43,7 @@ def stage(setup: own.Setup, wanted: prepare.Prepared, src: Optional[str]) -> int
             _copy_pushed(src, part, wanted)
         else:
             _download(setup, wanted, part)
+            _note_downloaded(setup, wanted)
         staging.rename(directory, name + ".part", name)
         return staging.open_staged(directory, name)
     except codes.Refused:
@@ -51,8 +53,23 @@ def stage(setup: own.Setup, wanted: prepare.Prepared, src: Optional[str]) -> int
         raise effects.as_retryable(error, f"stage {setup.product.name} {wanted.target.version}") from error
 
 
+def _note_downloaded(setup: own.Setup, wanted: prepare.Prepared) -> None:
+    if os.geteuid() != 0:
+        return  # the log is root's, and so is what it tells
+    audit.note(
+        setup.product,
+        audits.DOWNLOADED,
+        why=events.size_text(wanted.record.size),
+        from_version=wanted.from_version,
+        to_version=wanted.target.version,
+        sequence=wanted.record.sequence,
+        sha256=wanted.record.sha256,
+    )
+
+
 def _copy_pushed(src: str, part: str, wanted: prepare.Prepared) -> None:
     descriptor = pushed(src)
+    progress_file.phase(phases.STAGE)
     try:
         staging.copy_verified(descriptor, part, wanted.record.size, wanted.record.sha256)
     finally:
@@ -60,15 +77,27 @@ def _copy_pushed(src: str, part: str, wanted: prepare.Prepared) -> None:
 
 
 def sources_of(setup: own.Setup, target: checks.Target, name: str = "") -> Tuple[str, ...]:
-    """Where the target's file may come from, in order: this host's mirrors, then the address that the target names."""
-    product = setup.product
-    platform = gate.platform_of(product)
-    name = name or checks.artifact_name(target.product, target.version, platform, product.variant)
-    found = [f"{base.rstrip('/')}/{target.product}/{target.version}/{name}" for base in product.mirrors]
+    """Where the target's file may come from, in order: this host's mirrors, then the product's source or the target's address.
+
+    `name` is the artifact's own, as its manifest lists it; "" where none was asked for.
+    """
+    from slotward import sourced
+
+    name, source = name or sourced.file_name(setup, target), setup.product.source
+    if source is not None:
+        bases = sourcing.places(source, target.product, target.version, setup.product.mirrors)
+        return tuple(f"{base}/{name}" for base in bases)
+    found = [f"{base.rstrip('/')}/{target.product}/{target.version}/{name}" for base in setup.product.mirrors]
     return tuple(dict.fromkeys([*found, target.url] if target.url else found))
 
 
+def _told(label: str) -> progress.Progress:
+    """On standard error, and in the file for whoever looks on."""
+    return progress.Progress(sys.stderr, label, moved=progress_file.moved, waits=progress_file.waits)
+
+
 def _download(setup: own.Setup, wanted: prepare.Prepared, part: str) -> None:
+    progress_file.phase(phases.FETCH)
     sources = sources_of(setup, wanted.target, wanted.name)
     download.fetch(
         sources[0],
@@ -76,6 +105,6 @@ def _download(setup: own.Setup, wanted: prepare.Prepared, part: str) -> None:
         wanted.record.size,
         wanted.record.sha256,
         transport_of(setup),
-        download.progress_to(sys.stderr, f"{setup.product.name} {wanted.target.version}"),
+        _told(f"{setup.product.name} {wanted.target.version}"),
         others=sources[1:],
     )

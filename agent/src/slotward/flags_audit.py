@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The flags of `audit`."""
+"""The flags of `audit` and `events`, which read the same log."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def audit(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="set a damaged log aside and begin a new one whose first line says so; changes nothing while the chain holds",
     )
+
+
+def events(parser: argparse.ArgumentParser) -> None:
+    """Those of events."""
+    parser.add_argument(
+        "--since", type=_count, default=0, metavar="CURSOR", help="only what came after it (default: 0, all)"
+    )
+    parser.add_argument("--limit", type=_count, default=0, metavar="N", help="at most N events (default: 0, all)")
 
 
 def _hash(text: str) -> str:

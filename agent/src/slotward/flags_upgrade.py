@@ -13,7 +13,17 @@ TARGET_HELP = (
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Those that prepare and upgrade have in common."""
-    parser.add_argument("--target", required=True, metavar="FILE", help=TARGET_HELP)
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("--target", metavar="FILE", help=TARGET_HELP)
+    either.add_argument(
+        "--version",
+        metavar="V",
+        help="this version, from where the product's file says its releases lie ([source] url)",
+    )
+    parser.add_argument("--channel", metavar="C", help="with --version: the release must be on this channel")
+    parser.add_argument(
+        "--variant", metavar="W", help="with --version: this variant, instead of the one that the product's file names"
+    )
     parser.add_argument(
         "--src", metavar="FILE", help="the artifact is this file, already on the host; nothing is downloaded"
     )

@@ -72,7 +72,8 @@ def facts_of(
         trust=state.trust or trust_record.Trust(),
         least_floor=product.least_floor,
         kinds=manifest.KINDS if product.layout == products.VERSIONS else manifest.KINDS[:1],
-        variant=product.variant or None,
+        variant=target.variant or product.variant or None,
+        by_digest=trusted.source == products.DIGEST,
         hand=hand.objection(product, update, forced),
     )
 

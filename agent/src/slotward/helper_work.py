@@ -90,6 +90,7 @@ def swap(setup: own.Setup, request: protocol.Request, asked: List[str]) -> answe
                 shown = cmd_upgrade.shown(setup, prepared, would=False)
                 return answers.Answer(answers.DONE, shown, cmd_upgrade.said(setup, prepared))
             switching.refuse_used_id(prepared, request.id)
+            audit.started(product, request.id, prepared.from_version, prepared.record)
             descriptor = handed.open_artifact(setup, prepared)
             try:
                 pending = switching.swap(setup, prepared, descriptor, request.id)

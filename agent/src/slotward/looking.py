@@ -59,6 +59,15 @@ def _probes(product: products.Product) -> Optional[Dict[str, Any]]:
     return probe_store.report(product)
 
 
+def _progress(product: products.Product, answer: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """How far an update is; most looks find none, and pay for no more than that."""
+    if answer["pending"] == "none" and not os.path.lexists(product.path("progress.json")):
+        return None
+    from slotward import progress_file
+
+    return progress_file.shown(product, answer["pending"], answer["trial"]["to"] if answer["trial"] else "")
+
+
 def ask(product: products.Product) -> asking.Question:
     """Put the question about the units of a product, all in one call."""
     return asking.Question(product.unit, *([product.helper_unit] if product.helper_unit else []))
@@ -85,6 +94,7 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
     answer = dict(status.as_json(product, state, host.clock(), seen), audit=audit, unread=_unread(product))
     answer["probes"] = _probes(product)
     answer.update(hand.shown(product, state.update))
+    answer["progress"] = _progress(product, answer)
     if answer["broken"] is not None:
         from slotward import broken
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Tuple
 
 from slotcore import codes, keeping, ops, outcome, plans, records, settle, trial, trust_plans, trust_record
 from slotcore import product as products
-from slotward import audit, effects, host
+from slotward import audit, effects, host, progress_file
 
 if TYPE_CHECKING:
     from slotcore import listings
@@ -98,9 +98,12 @@ def _look_with_reason(product: products.Product) -> Look:
 
 def _note_settled(product: products.Product, seen: Look, again: bool = False) -> None:
     """Have the audit log say what the records say: a trial that was switched to, the end of the last one."""
-    pending = seen.settlement.on_trial
-    if pending is not None or seen.settlement.action is settle.Action.NONE:
-        audit.settled(product, seen.state, pending, again)
+    pending, last = seen.settlement.on_trial, seen.state.update.last
+    if pending is None and seen.settlement.action is not settle.Action.NONE:
+        return
+    audit.settled(product, seen.state, pending, again)
+    if pending is None and last is not None and not again:
+        progress_file.ended(product, last)
 
 
 def _restore(product: products.Product, seen: Look) -> bool:

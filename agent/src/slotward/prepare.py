@@ -11,20 +11,17 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, NamedTuple, Optional, Tuple
 
-from slotcore import checks, codes, ops, plans, records, semver, settle, trust_record
+from slotcore import checks, codes, ops, plans, records, settle, trust_record
 from slotcore import manifest as manifests
 from slotcore import product as products
-from slotward import audit, build_info, gate, hooks, host, manager, own, placing
+from slotward import audit, build_info, builds, gate, hooks, host, manager, own, placing
 
 if TYPE_CHECKING:
     from slotcore import listings
-
-BUILD_FACTS = "slotward-build.json"
 
 
 class Prepared(NamedTuple):
@@ -99,21 +96,6 @@ def digest_of(path: str) -> str:
         return host.sha256_of(file)
 
 
-def built_in(path: str) -> Tuple[str, int]:
-    """Version and sequence that a build of the agent carries, read without running it; "unknown" and 0 for others."""
-    import zipfile
-
-    try:
-        with open(host.open_named(path), "rb") as file, zipfile.ZipFile(file) as archive:
-            facts: Dict[str, Any] = json.loads(archive.read(BUILD_FACTS))
-        version, sequence = str(facts["version"]), int(facts["sequence"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, zipfile.BadZipFile):
-        return "unknown", 0
-    if not (semver.is_version(version) and 0 <= sequence <= records.MAX_INT):
-        return "unknown", 0  # these go into records, which hold nothing else
-    return version, sequence
-
-
 def open_program(product: products.Product, path: str) -> Tuple[int, records.SlotRecord]:
     """A descriptor of a program (a link at the entrypoint is followed), and what it says it is, asked by the name given."""
     from slotward import adoption
@@ -127,7 +109,7 @@ def open_program(product: products.Product, path: str) -> Tuple[int, records.Slo
 def said_of(product: products.Product, content: str, path: str) -> Tuple[str, int]:
     """Version and sequence of a program: what a build of the agent carries, or what another daemon answers when asked."""
     if product.name == build_info.NAME:
-        return built_in(content)
+        return builds.built_in(content)
     from slotward import program_facts  # only another daemon's program is run to know it
 
     return program_facts.version_of(product, path) or "unknown", 0
@@ -170,15 +152,15 @@ def in_flight(product: products.Product, seen: manager.Look) -> None:
         )
 
 
-def _held(
-    product: products.Product, state: settle.State, target: checks.Target, floor: int
+def held_by(
+    product: products.Product, state: settle.State, target: checks.Target, floor: int, by_digest: bool = False
 ) -> Optional[records.SlotRecord]:
     """The free slot's record, when that slot holds the target's very bytes: by the record and by reading them again."""
     if not state.in_use or state.entrypoint != "ours":
         return None
     slot = plans.free_slot(state)
     entry = state.slots.get(slot)
-    if entry is None or entry.sequence == 0 or entry.sequence < floor:
+    if entry is None or (entry.sequence == 0 and not by_digest) or (entry.sequence < floor and not by_digest):
         return None
     if (entry.version, entry.sha256) != (target.version, target.sha256):
         return None
@@ -200,6 +182,8 @@ class Consent(NamedTuple):
     one_way: bool = False
     force: bool = False
     """An operator passes over windows, freezes and the workload's veto; a hold nobody passes."""
+    noting: bool = False
+    """The lock is held: a notice of a withdrawal that lies beside the release is kept."""
 
 
 def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consent: Consent) -> Prepared:
@@ -217,10 +201,20 @@ def _checked(setup: own.Setup, seen: manager.Look, target: checks.Target, consen
     if base.there:
         return base
     facts = gate.facts_of(setup, seen.state, target, running, consent.server_s, consent.force)
+    if product.source is not None or facts.by_digest:
+        from slotward import by_version
+
+        return by_version.checked(setup, facts, consent, base, digest or "")
     refusal = checks.check_before_manifest(facts)
     if refusal is not None:
         raise codes.error_of(refusal)
-    held = _held(product, seen.state, target, facts.floor)
+    return by_manifest(setup, facts, consent, base)
+
+
+def by_manifest(setup: own.Setup, facts: checks.Facts, consent: Consent, base: Prepared) -> Prepared:
+    """What the other slot holds, or what a signed manifest lets in."""
+    product, seen, target = setup.product, base.seen, facts.target
+    held = held_by(product, seen.state, target, facts.floor)
     if held is not None and gate.may_reuse(facts, held):
         return base._replace(record=held, reuse=True)
     found = checks.check(gate.with_permit(setup, seen.state, facts, consent.permit))
@@ -251,9 +245,13 @@ def prepare(setup: own.Setup, target: checks.Target, consent: Consent, src: Opti
         return prepared
     from slotward import lookahead, reversing
 
+    if not (prepared.record.size or prepared.here):  # by digest: no manifest has said it
+        from slotward import by_version
+
+        prepared = by_version.sized(setup, prepared, src)
     reversing.demand(product, seen.state, prepared.record, prepared.from_version, consent.one_way)
     known = src or prepared.here or prepared.staged
-    url = None if known else target.url or None  # no address: the file is still to be pushed
+    url = None if known else target.url or None  # no address: the file is still to be pushed, or its source knows
     adopt_size = os.stat(product.entrypoint).st_size if prepared.adopt else 0
     size = 0 if prepared.here else prepared.record.size
     lookahead.check(setup, size, adopt_size, url, consent.start, consent.starting)
@@ -282,7 +280,7 @@ def is_staged(setup: own.Setup, record: records.SlotRecord) -> bool:
     except (OSError, codes.Refused):
         return False
     try:
-        same_size = os.fstat(descriptor).st_size == record.size
+        same_size = record.size in (0, os.fstat(descriptor).st_size)  # 0: by digest, where nobody has said it
         return same_size and digest_of(f"/proc/self/fd/{descriptor}") == record.sha256
     finally:
         os.close(descriptor)

@@ -5,12 +5,13 @@ Rules:
 - On a terminal one line is written again and again, with bytes, rate and time left, at most ten times a second.
 - Elsewhere a line for each quarter and, when it is slow, one each ten seconds: a log stays short.
 - What cannot be written (a closed pipe) is not an error of the work.
+- Whoever else looks on is told of each step and each wait, and decides itself what that is worth (`progress_file`).
 """
 
 from __future__ import annotations
 
 import time
-from typing import Callable, Optional, TextIO
+from typing import Callable, Optional, Sequence, TextIO
 
 QUIET_S = 10.0
 REDRAW_S = 0.1
@@ -31,16 +32,30 @@ def time_text(seconds: float) -> str:
     return "%d:%02d" % divmod(int(seconds), 60)
 
 
+Moved = Callable[[int, int, float], None]
+"""Done, in all, and bytes a second."""
+Waits = Callable[[str, float, float], None]
+"""Why, the seconds until the next try, and those until there is none any more."""
+
+
 class Progress:
     """Tells how far `label` is; call it with what is done and what there is to do."""
 
     def __init__(
-        self, stream: Optional[TextIO], label: str, now: Callable[[], float] = time.monotonic, width: int = 79
+        self,
+        stream: Optional[TextIO],
+        label: str,
+        now: Callable[[], float] = time.monotonic,
+        width: int = 79,
+        moved: Optional[Moved] = None,
+        waits: Optional[Waits] = None,
     ) -> None:
         self._stream = stream
         self._label = label
         self._now = now
         self._width = width
+        self._moved = moved
+        self._waits = waits
         self._terminal = stream is not None and stream.isatty()
         self._start: Optional[float] = None
         self._start_done = 0
@@ -51,6 +66,8 @@ class Progress:
     def __call__(self, done: int, total: int) -> None:
         """So much is done; the first call is where the work begins (a resumed download begins in the middle)."""
         now = self._now()
+        if self._moved is not None:
+            self._moved(done, total, self._rate(done, now - self._start if self._start is not None else 0.0))
         if self._start is None:
             self._start, self._start_done, self._last = now, done, now
             self._quarter = done * 4 // max(total, 1)
@@ -66,6 +83,13 @@ class Progress:
         self._last, self._quarter = now, quarter
         self._write(self._line(done, total, now - self._start), done >= total)
 
+    def wait(self, why: Sequence[str], wait_s: float, left_s: float) -> None:
+        """Another attempt comes in `wait_s`, and none any more in `left_s`."""
+        for one in why:
+            self.note("%s; next attempt in %.1f s" % (one, wait_s))
+        if self._waits is not None:
+            self._waits("; ".join(why), wait_s, left_s)
+
     def note(self, text: str) -> None:
         """Something that happened on the way, such as a wait before another attempt."""
         if self._open_line:
@@ -79,8 +103,11 @@ class Progress:
             self._write_raw("\n")
         self._open_line = False
 
+    def _rate(self, done: int, elapsed_s: float) -> float:
+        return (done - self._start_done) / elapsed_s if elapsed_s > 0 else 0.0
+
     def _line(self, done: int, total: int, elapsed_s: float) -> str:
-        rate = (done - self._start_done) / elapsed_s if elapsed_s > 0 else 0.0
+        rate = self._rate(done, elapsed_s)
         end = "" if done >= total or rate <= 0 else ", %s left" % time_text((total - done) / rate)
         percent = done * 100 // max(total, 1)
         return "%s: %s of %s (%d %%), %s/s%s" % (

@@ -13,9 +13,9 @@ import os
 from typing import NamedTuple, Optional
 
 from slotcore import audit as audits
-from slotcore import codes, config_table, probing, trial
+from slotcore import codes, config_table, phases, probing, trial
 from slotcore import product as products
-from slotward import audit, cancelling, effects, gate, hand, hooks, host, manager, own, placing, prepare
+from slotward import audit, cancelling, effects, gate, hand, hooks, host, manager, own, placing, prepare, progress_file
 
 
 class Agreed(NamedTuple):
@@ -48,6 +48,26 @@ def swap(
     agreed: Agreed = NOTHING_AGREED,
 ) -> trial.Trial:
     """Fill the free slot from the descriptor (None: it holds the bytes), look at it there, and begin the trial."""
+    with progress_file.of(setup.product, prepared.target.version):
+        return _swap(setup, prepared, descriptor, trial_id, restart, agreed)
+
+
+def _kind(product: products.Product, prepared: prepare.Prepared, descriptor: Optional[int]) -> str:
+    if descriptor is None or prepared.name or product.layout != products.VERSIONS:
+        return prepared.kind
+    from slotward import by_version
+
+    return by_version.kind_of(descriptor)
+
+
+def _swap(
+    setup: own.Setup,
+    prepared: prepare.Prepared,
+    descriptor: Optional[int],
+    trial_id: Optional[str],
+    restart: bool,
+    agreed: Agreed,
+) -> trial.Trial:
     product, seen = setup.product, prepared.seen
     release = manager.Release(
         version=prepared.target.version,
@@ -56,13 +76,14 @@ def swap(
         command="-",
         trial_id=trial_id or manager.new_trial_id(),
         permit=prepared.permit,
-        kind=prepared.kind,
+        kind=_kind(product, prepared, descriptor),
         kept=prepared.kept,
         start=agreed.start,
     )
     try:
         if prepared.adopt:
             seen = _adopt(setup, seen)
+        progress_file.phase(phases.STAGE)
         seen = placing.fill_free_slot(product, seen, release, descriptor)
         if restart:  # else a start of the unit waits for this: nothing runs that probes could look at
             seen = _baseline(product, seen, release)
@@ -70,7 +91,9 @@ def swap(
         raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
     seen = _last_word(product, seen, prepared.from_version, release, agreed)
     with cancelling.too_late():
+        progress_file.phase(phases.SWAP)
         pending = manager.begin_trial(product, seen, release, restart)
+    progress_file.phase(phases.TRIAL)
     _begin_to_look(setup, restart)
     return pending
 

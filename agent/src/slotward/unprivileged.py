@@ -5,6 +5,7 @@ Rules:
 - Only the account that the configuration names takes its mode's way; everybody else who is not root is refused as ever.
 - A way is a module with a function for each of these commands, `(setup, args) -> Answer`: `helper_way` asks the helper,
   `start_way` leaves a request for the next start.
+- It is about the agent itself: another product is worked on by root alone.
 - Consent is root's: who is not root can neither adopt a file, start a stopped unit, nor skip the smoke test.
 """
 
@@ -16,7 +17,7 @@ import pwd
 from typing import TYPE_CHECKING, Any, Optional
 
 from slotcore import codes, config_table
-from slotward import answers, own
+from slotward import answers, build_info, own
 
 if TYPE_CHECKING:
     import argparse
@@ -44,6 +45,12 @@ def run(args: argparse.Namespace, otherwise: str) -> answers.Answer:
     setup = own.load(args.config)
     if not is_account(setup):
         raise codes.refused(codes.NOT_ROOT, otherwise)
+    if args.product != build_info.NAME:
+        text = f"{args.product} is root's to update, in every mode: run {args.command} as root"
+        raise codes.refused(codes.NOT_ROOT, text)
+    if getattr(args, "version", None) is not None:
+        text = f"{build_info.NAME} has no [source], so a version alone does not say where it is: give --target FILE"
+        raise codes.refused(codes.BAD_TARGET, text)
     for flag in CONSENT:
         if getattr(args, flag, False):
             word = "--" + flag.replace("_", "-")

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Dict, NamedTuple, Optional, Union
+from typing import Dict, Iterable, NamedTuple, Optional, Union
 
 SPEC = 1
 ZEROS = "0" * 64
@@ -62,8 +62,13 @@ ONE_WAY = _event("one-way", "0b7e2f7cf4d94c36b0b8a3d5e1c96a47", 4, first=True)
 HELD = _event("held", "6c26386df1564f979e52b7b0500feb9a", 5)
 UNHELD = _event("unheld", "dd7721a7ba284cb3a2d31d595296db5a", 5)
 FORCED = _event("forced", "557b7499b7b8469094f7772798d16072", 4, first=True)
+STARTED = _event("started", "5d8c7a5c74473a0d00685cd56769ef16", 6)
+DOWNLOADED = _event("downloaded", "66855c1bf70adaa88465527c82ad8735", 6)
 STAGED = _event("staged", "8df237e97b314b11b091ce84ab8506cc", 6)
 MODE_CHANGED = _event("mode-changed", "41981705da5ccccc02413aa566f253a7", 4, first=True)
+
+STEPS = (STARTED, DOWNLOADED)
+"""Steps on the way to a decision, and no decisions: an update that is tried again makes each of them once."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _ID = re.compile(r"(?:[0-9a-f]{16,64})?")
@@ -215,6 +220,23 @@ def append(last: Optional[bytes], event: Event) -> bytes:
     """The line for `event` after the line `last` (None: the first one); raises BadLine when `last` is none."""
     head = head_of(last)
     return render(Line(head.number + 1, head.hash, fit(event)))
+
+
+def goes_on(lines: Iterable[bytes], event: Event) -> bool:
+    """Whether `event` is a step of an update that has gone no further since it made it before; `lines` are the last ones.
+
+    So an update that fails and is asked for again and again does not push what is older out of the log.
+    """
+    for data in reversed(list(lines)):
+        try:
+            before = parse(data).event
+        except BadLine:  # the first one of a look back is cut
+            return False
+        if (before.event, before.to_version, before.sha256) == (event.event, event.to_version, event.sha256):
+            return True
+        if before.event not in (*STEPS, REFUSED):
+            return False
+    return False
 
 
 def repeats(last: Optional[bytes], event: Event) -> bool:

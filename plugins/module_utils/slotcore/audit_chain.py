@@ -38,6 +38,9 @@ NAMES_VERIFIED_BYTES = (
 )
 """Not `refused`: what was refused was claimed by whoever asked, never verified."""
 
+NO_DECISIONS = (audit.REFUSED, *audit.STEPS)
+"""What may stand before the first decision on a host."""
+
 _CLOSED = re.compile(re.escape(NAME) + r"\.([1-9][0-9]{0,15})")
 
 
@@ -70,7 +73,7 @@ class Facts(NamedTuple):
     named: Dict[str, Named]
     """What each SHA-256 of verified bytes was, by the newest line about it."""
     whole: bool
-    """It begins where this host began: line 1 is there, and before anything but refusals came the first install."""
+    """It begins where this host began: line 1 is there, and before any decision came the first install."""
     good: str = ""
     """The SHA-256 in the newest line that says of a release that it is the one to go back to."""
     keys: int = 0
@@ -142,7 +145,7 @@ def facts(lines: Iterable[bytes]) -> Facts:
     floor, permitted, before, last = 0, "", 0, 0
     for count, line in enumerate(map(audit.parse, lines), 1):
         event = line.event
-        if event.event != audit.REFUSED and not begun:
+        if event.event not in NO_DECISIONS and not begun:
             begun, whole = True, line.number == count and event.event in BEGINS_A_HOST
         if event.event in RAISES_THE_FLOOR:
             confirmed = max(confirmed, event.sequence)

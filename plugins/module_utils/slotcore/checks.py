@@ -24,6 +24,7 @@ from . import trust_record as trusts
 
 Facts = known.Facts
 Offer = known.Offer
+MAX_ARTIFACT = known.MAX_ARTIFACT
 MAX_TARGET = target.MAX_BYTES
 Target = target.Target
 parse_target = target.parse
@@ -150,7 +151,7 @@ def _digest(facts: Facts) -> Optional[str]:
 
 
 def _pins(facts: Facts) -> Optional[str]:
-    if facts.pins:
+    if facts.pins or facts.by_digest:
         return None
     text = "no release keys are pinned ([update] release_pins): %s takes no binary on the control plane's word"
     return text % facts.product

@@ -39,6 +39,8 @@ class Facts(NamedTuple):
     """The kinds of artifact that the product's slots hold."""
     variant: Optional[str] = None
     """The variant of a build that this host takes; None: the one that is of none."""
+    by_digest: bool = False
+    """The host takes what it is told by digest alone (trust ``digest``): no manifest, no sequence, no floor."""
     policy: products.Policy = products.Policy()
     newest_issued: int = 0
     server_s: int = 0

@@ -55,7 +55,8 @@ _KID = re.compile(r"[A-Za-z0-9._:+/=-]{1,128}")
 _KID_RULE = "1 to 128 letters, digits and . _ : + / = -"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,254}")
 _PLATFORM = re.compile(r"[a-z][a-z0-9]{0,31}-[a-z0-9][a-z0-9_]{0,31}")
-_VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+VARIANT_RULE = "1 to 32 of a-z, 0-9, _ and -"
 CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_/-]{0,31}")
 CHANNEL_RULE = "1 to 32 letters, digits, _, / and -"
 
@@ -186,7 +187,7 @@ def is_platform(text: str) -> bool:
 
 def is_variant(text: str) -> bool:
     """True when `text` may name a variant of a build."""
-    return _VARIANT.fullmatch(text) is not None
+    return VARIANT.fullmatch(text) is not None
 
 
 def _check_whole(body: Manifest) -> None:
@@ -225,5 +226,5 @@ def _artifact(path: str, item: object) -> Artifact:
         sha256=found.sha256("sha256"),
         size=found.integer("size"),
         kind=kind,
-        variant=found.optional("variant", _VARIANT, "1 to 32 of a-z, 0-9, _ and -"),
+        variant=found.optional("variant", VARIANT, VARIANT_RULE),
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional, Sequence, Tuple, Union
 
-from . import codes, manifest
+from . import codes, manifest, target
 from . import product as products
 
 MAX_URL = 2048
@@ -31,7 +31,6 @@ _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(r"(%s(?:\.%s)*|\[[0-9a-f:.]{2,45}\])(?::([1-9][0-9]{0,4}))?" % (_LABEL, _LABEL))
 _OWN_PORTS = {"https": 443, "http": 80}
 _BELOW = "*."
-_VARIANT = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 class Host(NamedTuple):
@@ -121,28 +120,29 @@ def shown(url: str) -> str:
 
 
 def choose(
-    body: manifest.Manifest, platform: str, variant: str, kinds: Sequence[str]
+    body: manifest.Manifest, platform: str, variant: Optional[str], kinds: Sequence[str]
 ) -> Union[manifest.Artifact, codes.Refusal]:
     """The file of a release that this host runs: of its platform and variant, and of the first of these kinds."""
     for kind in kinds:
-        for one in body.artifacts:
-            if (one.platform, one.variant or "", one.kind) == (platform, variant, kind):
+        for one in target.named_for(body, platform):
+            if (one.variant, one.kind) == (variant, kind):
                 return one
-    there = ", ".join(sorted({_said(one.platform, one.variant or "", one.kind) for one in body.artifacts}))
-    wanted = _said(platform, variant, " or ".join(kinds))
+    there = ", ".join(sorted(_said(one.name, one.variant, one.kind) for one in body.artifacts))
+    name = target.artifact_name(body.product, body.version, platform, variant)
+    wanted = _said(name, variant, " or ".join(kinds))
     text = "the release %s %s has no artifact for %s; it has %s"
     return codes.Refusal(codes.NO_ARTIFACT, text % (body.product, body.version, wanted, there))
 
 
-def _said(platform: str, variant: str, kind: str) -> str:
-    return "%s, variant %s (%s)" % (platform, variant, kind) if variant else "%s (%s)" % (platform, kind)
+def _said(name: str, variant: Optional[str], kind: str) -> str:
+    return "%s (%s, variant %s)" % (name, kind, variant) if variant else "%s (%s)" % (name, kind)
 
 
 def variant_problem(variant: str) -> str:
     """What is wrong with the variant that somebody asks for; empty when nothing is."""
-    if not variant or _VARIANT.fullmatch(variant):
+    if not variant or manifest.is_variant(variant):
         return ""
-    return "a variant is 1 to 32 of a-z, 0-9, _ and -, not %s" % ascii(variant)[:80]
+    return "a variant is %s, not %s" % (manifest.VARIANT_RULE, ascii(variant)[:80])
 
 
 def places(source: products.Source, product: str, version: str, mirrors: Sequence[str]) -> Tuple[str, ...]:

@@ -21,7 +21,8 @@ class InForce(NamedTuple):
     """Whose signatures count on this host: the configuration's pins, or those of the key set that it took last."""
 
     source: str
-    """`configuration`, `key-set`, or `unknown` when the record of it is lost: then nobody's count."""
+    """`configuration`, `key-set`, `digest` (no signature counts, a digest does), or `unknown` when the record of it is
+    lost: then nobody's count."""
     sequence: int
     pins: Tuple[str, ...]
     threshold: int
@@ -34,6 +35,8 @@ def in_force(product: products.Product, state: settles.State) -> InForce:
     if not state.trust_known:
         return InForce("unknown", 0, (), 0, 0)
     keys = state.trust.keys if state.trust is not None else None
+    if keys is None and product.trust == products.DIGEST and not product.pins:
+        return InForce(products.DIGEST, 0, (), 0, 0)
     if keys is None:
         return InForce("configuration", 0, product.pins, product.threshold, 0)
     return InForce("key-set", keys.sequence, keys.pins, keys.threshold, keys.expires_at)
@@ -69,6 +72,8 @@ def kept(aside: Sequence[str]) -> List[Dict[str, Any]]:
 def of_key_set(answer: Dict[str, Any]) -> str:
     """What the line of version and floor says more about the pins that it counts."""
     trust = answer["trust"]
+    if trust["source"] == products.DIGEST:
+        return "; releases are taken by their digest, and there is no floor"
     return f" of key set {trust['sequence']}" if trust["source"] == "key-set" else ""
 
 

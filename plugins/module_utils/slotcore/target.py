@@ -3,8 +3,8 @@
 
 Rules:
 
-* A target has exactly its fields, all strings; ``signature`` is the published manifest as text. Only ``channel``, the
-  channel that is asked for, may be left out.
+* A target has exactly its fields, all strings; ``signature`` is the published manifest as text. Only ``channel`` and
+  ``variant``, the channel and the variant of the build that are asked for, may be left out.
 * The digest may be written in capitals; from here on it is lower case.
 * The file that a host runs is named ``<product>_<version>_<os>_<arch>``; that of a variant may have ``_<variant>`` after it.
 """
@@ -30,9 +30,11 @@ class Target(NamedTuple):
     sha256: str
     signature: str
     channel: Optional[str] = None
+    variant: Optional[str] = None
+    """The one that is asked for, where it is not the one that the product names."""
 
 
-_NEEDED = Target._fields[:-1]
+_NEEDED = Target._fields[:-2]
 
 
 def parse(data: bytes) -> Target:
@@ -43,9 +45,10 @@ def parse(data: bytes) -> Target:
 
     """
     try:
-        found = fields.Fields(fields.read(data, "the target", MAX_BYTES), "", _NEEDED, ("channel",))
+        found = fields.Fields(fields.read(data, "the target", MAX_BYTES), "", _NEEDED, ("channel", "variant"))
         channel = found.optional("channel", manifest.CHANNEL, manifest.CHANNEL_RULE)
-        target = Target._make([*(found.text(name) for name in _NEEDED), channel])
+        variant = found.optional("variant", manifest.VARIANT, manifest.VARIANT_RULE)
+        target = Target._make([*(found.text(name) for name in _NEEDED), channel, variant])
     except fields.BadField as error:
         raise codes.refused(codes.BAD_TARGET, "the target is malformed: %s" % error) from None
     return target._replace(sha256=target.sha256.lower())
