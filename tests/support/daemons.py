@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The third-party daemons of examples/: for each suite the package that is installed, and a later version of the same program.
 
-The later one is the next suite's own program where that runs, and is built from the next suite's source package where it does not.
+The later one is the next suite's own program where that runs, and is built from the source package of a later suite where it does not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ GO = """
 mkdir -p /out/go/src/github.com/prometheus
 ln -s "$PWD" /out/go/src/github.com/prometheus/node_exporter
 cd /out/go/src/github.com/prometheus/node_exporter
-version=$(dpkg-parsechangelog -S Version | sed 's/[-+].*//')
+version=$(cat VERSION)
 GOPATH=/out/go:/usr/share/gocode GO111MODULE=off GOFLAGS=-p=1 CGO_ENABLED=0 GOCACHE=/out/cache go build -o /out/program \\
     -ldflags "-X github.com/prometheus/common/version.Version=$version"
 """
@@ -61,14 +61,15 @@ class Daemon(NamedTuple):
 
 
 GO_NEEDS = (
-    "golang-go",
+    "golang-any",
+    "golang-dbus-dev",
     "golang-github-beevik-ntp-dev",
     "golang-github-coreos-go-systemd-dev",
     "golang-github-dennwc-btrfs-dev",
     "golang-github-ema-qdisc-dev",
-    "golang-github-godbus-dbus-dev",
+    "golang-github-hashicorp-go-envparse-dev",
+    "golang-github-hodgesds-perf-utils-dev",
     "golang-github-jsimonetti-rtnetlink-dev",
-    "golang-github-lufia-iostat-dev",
     "golang-github-mattn-go-xmlrpc-dev",
     "golang-github-mdlayher-ethtool-dev",
     "golang-github-mdlayher-netlink-dev",
@@ -77,6 +78,7 @@ GO_NEEDS = (
     "golang-github-prometheus-client-golang-dev",
     "golang-github-prometheus-client-model-dev",
     "golang-github-prometheus-common-dev",
+    "golang-github-prometheus-community-go-runit-dev",
     "golang-github-prometheus-exporter-toolkit-dev",
     "golang-github-prometheus-procfs-dev",
     "golang-github-safchain-ethtool-dev",
@@ -90,9 +92,9 @@ NODE_EXPORTER = Daemon(
     ("prometheus-node-exporter",),
     "prometheus-node-exporter",
     "usr/bin/prometheus-node-exporter",
-    # linked without the C library, which bullseye has too old: so it can be built where its source belongs
-    {"bullseye": debian.Build("prometheus-node-exporter", GO_NEEDS, GO, tree="bookworm", patched=True)},
-    {"bullseye": ("1.1.2", "1.5.0"), "bookworm": ("1.5.0", "1.9.0"), "trixie": ("1.9.0", "1.11.1")},
+    # linked without the C library, which bullseye has too old: so it is built where its source belongs, and forky's is the newest
+    {"bullseye": debian.Build("prometheus-node-exporter", GO_NEEDS, GO, tree="forky", source_suite="forky")},
+    {"bullseye": ("1.1.2", "1.11.1"), "bookworm": ("1.5.0", "1.9.0"), "trixie": ("1.9.0", "1.11.1")},
 )
 NGINX_LIGHT = Daemon(
     ("nginx-light",),

@@ -36,9 +36,8 @@ class Build(NamedTuple):
     """What sh runs in the unpacked source; it leaves the program at /out/program."""
     tree: str = ""
     """The suite whose tree it is built in, when that is not the suite it is for."""
-    patched: bool = False
-    """Whether it needs Debian's own changes; without them the source is what upstream published, and a mirror in the middle of
-    a point release is no obstacle."""
+    source_suite: str = ""
+    """The suite whose source it is, when that is not the next one's."""
 
 
 def cache() -> pathlib.Path:
@@ -81,17 +80,16 @@ def unpacked(suite: str, package: str) -> pathlib.Path:
 
 
 def built(suite: str, build: Build) -> pathlib.Path:
-    """The program that the next suite's source package makes, built to run in `suite`."""
+    """The program that a later suite's source package makes, built to run in `suite`."""
     target = cache() / "built" / suite / build.source
     if target.is_dir():
         return target / "program"
-    base.ensure(build.tree or suite)  # its own lock, and said so
     with _one_at_a_time():
         if not target.is_dir():
             print(f"hosts: building {build.source} for {suite} (minutes)", file=sys.stderr)
             fresh = _fresh(target)
             try:
-                _build(build.tree or suite, NEXT[suite], build, fresh)
+                _build(build.tree or suite, build.source_suite or NEXT[suite], build, fresh)
             finally:
                 tree.remove(fresh / "tree")
             os.rename(fresh, target)
@@ -101,8 +99,8 @@ def built(suite: str, build: Build) -> pathlib.Path:
 def _build(suite: str, source_suite: str, build: Build, fresh: pathlib.Path) -> None:
     """Make a tree, put the source there, run the script."""
     root = fresh / "tree"
-    parts = () if build.patched else ("--tar-only",)
-    _apt(source_suite, "get", "--download-only", *parts, "source", build.source, cwd=fresh)
+    # what upstream published, as Debian has it: a mirror that lacks the newest changes of Debian's is no obstacle
+    _apt(source_suite, "get", "--download-only", "--tar-only", "source", build.source, cwd=fresh)
     options = recipe.apt_options(process.tool("apt-config", "dump"))
     log = cache() / f"{build.source}-{suite}.log"
     command = [
@@ -123,11 +121,7 @@ def _build(suite: str, source_suite: str, build: Build, fresh: pathlib.Path) -> 
     for file in fresh.iterdir():
         if file.is_file():
             file.rename(source / file.name)
-    unpack = (
-        "dpkg-source --no-check -x *.dsc unpacked"
-        if build.patched
-        else "mkdir unpacked; tar -xf *.tar.* -C unpacked --strip-components=1"
-    )
+    unpack = "mkdir unpacked; tar -xf *.tar.* -C unpacked --strip-components=1"
     script = f"set -eu; export HOME=/out LC_ALL=C; cd /source; {unpack}; cd unpacked; {build.script}"
     _logged(["nice", "-n", "15", "chroot", str(root), "/bin/sh", "-c", script], log, "a")
     process.tool("cp", str(root / "out/program"), str(fresh / "program"))

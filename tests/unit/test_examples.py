@@ -170,3 +170,43 @@ def test_a_time_of_expiry_is_said_in_words_that_the_version_knows(hooks: types.M
     assert hooks.for_version(command, (6, 2)) == [command]
     assert hooks.for_version(command, (6, 0)) == [[b"set", b"key", b"PXAT", b"XX"], [b"PEXPIREAT", b"key", b"17"]]
     assert hooks.for_version([b"SET", b"key", b"PXAT"], (6, 0)) == [[b"SET", b"key", b"PXAT"]]
+
+
+def test_what_only_version_7_counts_is_left_out_for_older_ones(hooks: types.ModuleType) -> None:
+    """Of a stream and of its groups."""
+    stream = [b"XSETID", b"s", b"1-0", b"ENTRIESADDED", b"1", b"MAXDELETEDID", b"0-0"]
+    group = [b"XGROUP", b"CREATE", b"s", b"g", b"1-0", b"ENTRIESREAD", b"1"]
+    assert hooks.for_version(stream, (7, 0)) == [stream]
+    assert hooks.for_version(group, (7, 0)) == [group]
+    assert hooks.for_version(stream, (6, 2)) == [[b"XSETID", b"s", b"1-0"]]
+    assert hooks.for_version(group, (6, 0)) == [[b"XGROUP", b"CREATE", b"s", b"g", b"1-0"]]
+
+
+def test_each_version_s_files_are_its_own(hooks: types.ModuleType) -> None:
+    """One that is left by a newer version is neither kept for an older one nor given to it."""
+    data = hooks.Data(pathlib.Path("/data"), "a.aof", "tree", "dump.rdb")
+    assert data.names_for((6, 2)) == ("a.aof", "dump.rdb")
+    assert data.names_for((7, 0)) == ("tree", "dump.rdb")
+
+
+def test_data_are_given_by_one_rename(
+    hooks: types.ModuleType, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the manifest is replaced the newer version's own files count, and they are all there; afterwards the given ones."""
+    own = tree(tmp_path / "data", base=b"own base", first=b"own first")
+    work = tree(tmp_path / "work", base=b"given base", first=b"given first")
+    data = hooks.Data(own, "appendonly.aof", "appendonlydir", "dump.rdb")
+    seen = []
+
+    def syncs(argv: list[str], check: bool) -> None:
+        if argv[0] == "sync":
+            seen.append([path.read_bytes() for path in hooks.files_of(data, own)])
+        else:
+            subprocess.run(argv, check=check)
+
+    monkeypatch.setattr(hooks, "run", syncs)
+    monkeypatch.setattr(hooks, "own", lambda _path: None)
+    hooks.give(data, work, "0123")
+    assert seen == [[b"own base", b"own first"]]
+    assert [path.read_bytes() for path in hooks.files_of(data, own)] == [b"given base", b"given first"]
+    assert len(list((own / "appendonlydir").iterdir())) == 3

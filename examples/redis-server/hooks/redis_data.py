@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keeps Redis's data over an update: `redis_data.py snapshot` before the first start of a release, `redis_data.py restore` after going back.
 
-- snapshot copies the append-only file as the old version left it.
-- restore puts that copy back and says again, to a private server of the old version, every command that the new one wrote since.
-  So nothing that was acknowledged is lost, though the old version could not read the files of the new one.
-- A command that the old version does not take ends the restore with an error, and slotward keeps the unit down: it is never skipped.
+- snapshot copies the append-only file as the version before left it. Where the release is an older one, which could not read
+  the files, it says all data to the older one first and gives it what that wrote.
+- restore puts the copy back and says again, to a private server of its version, every command that the release wrote since.
+  So nothing that was acknowledged is lost, whichever of the two could read the other's files.
+- A command that a version does not take ends the hook with an error: it is never skipped. slotward then goes back before the
+  release ever started (snapshot), or keeps the unit down (restore).
 - Both may be cut short at any point and run again: what was copied is authoritative once its directory has its final name.
 - Nothing may rewrite the append-only file while a release is on trial, for that would leave the new version's format alone.
   `auto-aof-rewrite-percentage 0` is demanded; redis-rewrite.timer beside this file rewrites while there is no trial.
@@ -13,6 +15,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import pwd
@@ -21,7 +24,8 @@ import socket
 import subprocess
 import sys
 import time
-from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from subprocess import run
+from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple, Union
 
 CONFIG = pathlib.Path("/etc/redis/redis.conf")
 SERVER = "/usr/bin/redis-server"
@@ -29,8 +33,12 @@ USER = "redis"
 START_S = 300.0
 BATCH = 500
 PXAT_SINCE = (6, 2)
+TREE_SINCE = (7, 0)
+WORKPLACES = (".slotward-restore", ".slotward-all")
 
 Command = List[bytes]
+Part = Tuple[pathlib.Path, int]
+Version = Tuple[int, int]
 Reply = Union[bytes, None, List["Reply"]]
 
 
@@ -49,9 +57,18 @@ class Data(NamedTuple):
     dump: str
 
     @property
-    def names(self) -> Tuple[str, str, str]:
+    def names(self) -> Tuple[str, ...]:
         """All that belongs to the data."""
         return self.file, self.tree, self.dump
+
+    def names_for(self, version: Version) -> Tuple[str, ...]:
+        """What of it a version reads and writes; what else is there another version has left."""
+        return (self.file, self.dump) if version < TREE_SINCE else (self.tree, self.dump)
+
+    @property
+    def manifest(self) -> pathlib.Path:
+        """The file below a copy that says which append-only files count, for versions that have several."""
+        return pathlib.Path(self.tree) / f"{self.file}.manifest"
 
 
 def read_config(path: pathlib.Path) -> Dict[str, str]:
@@ -90,11 +107,17 @@ def copy(names: Sequence[str], source: pathlib.Path, target: pathlib.Path) -> No
     partial.mkdir(mode=0o700, parents=True)
     found = [str(source / name) for name in names if (source / name).exists()]
     if found:
-        subprocess.run(["cp", "-a", "--reflink=auto", "-t", str(partial), *found], check=True)
-    subprocess.run(["sync", "-f", str(partial)], check=True)
+        run(["cp", "-a", "--reflink=auto", "-t", str(partial), *found], check=True)
+    run(["sync", "-f", str(partial)], check=True)
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
     sync(target.parent)
+
+
+def own(path: pathlib.Path) -> None:
+    """Make a path Redis's."""
+    account = pwd.getpwnam(USER)
+    os.chown(path, account.pw_uid, account.pw_gid)
 
 
 def sync(directory: pathlib.Path) -> None:
@@ -108,7 +131,7 @@ def sync(directory: pathlib.Path) -> None:
 
 def files_of(data: Data, root: pathlib.Path) -> List[pathlib.Path]:
     """The append-only files below a copy in the order in which a server reads them."""
-    manifest = root / data.tree / f"{data.file}.manifest"
+    manifest = root / data.manifest
     if not manifest.exists():
         return [path for path in [root / data.file] if path.exists()]
     entries = []
@@ -120,7 +143,7 @@ def files_of(data: Data, root: pathlib.Path) -> List[pathlib.Path]:
     return [path for _increment, _number, path in sorted(entries)]
 
 
-def added(data: Data, older: pathlib.Path, newer: pathlib.Path) -> List[Tuple[pathlib.Path, int]]:
+def added(data: Data, older: pathlib.Path, newer: pathlib.Path) -> List[Part]:
     """The files of the newer copy that hold what was written since the older one, each with the offset where that begins."""
     old, new = files_of(data, older), files_of(data, newer)
     found = []
@@ -180,7 +203,8 @@ def word_of(file: BinaryIO) -> Union[bytes, None]:
 class Server:
     """A private server on a copy of the data: no port, a socket that only root reaches."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
+    def __init__(self, program: str, directory: pathlib.Path) -> None:
+        self._program = program
         self._socket = directory / "socket"
         options = {
             "port": "0",
@@ -196,7 +220,7 @@ class Server:
         }
         words = [word for key, value in options.items() for word in (f"--{key}", value)]
         user = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--init-groups"]
-        self._process = subprocess.Popen([*user, SERVER, str(CONFIG), *words], stdin=subprocess.DEVNULL)
+        self._process = subprocess.Popen([*user, program, str(CONFIG), *words], stdin=subprocess.DEVNULL)
         self._log = directory / "log"
         self._file = self._connected()
 
@@ -219,7 +243,7 @@ class Server:
             return self._file
         self.kill()
         said = self._log.read_text(errors="replace")[-2000:] if self._log.exists() else "nothing"
-        raise Problem(f"{SERVER} did not start on the snapshot; it said: {said}")
+        raise Problem(f"{self._program} did not start on {self._socket.parent}; it said: {said}")
 
     def kill(self) -> None:
         """End the server, whatever it does."""
@@ -250,20 +274,46 @@ class Server:
             return next((found for found in map(self._errors, reply) if found), b"")
         return reply if reply is not None and reply.startswith(b"-") else b""
 
-    def version(self) -> Tuple[int, int]:
-        """The server's own version, its first two numbers."""
-        shown = self.ask([[b"INFO", b"server"]])[0]
-        text = shown.decode() if isinstance(shown, bytes) else ""
-        number = text.partition("redis_version:")[2].split()[0]
-        return int(number.split(".")[0]), int(number.split(".")[1])
-
     def say(self, batch: Sequence[Command]) -> None:
         """Say commands, none of which may fail."""
         for command, reply in zip(batch, self.ask(batch)):
             error = self._errors(reply)
             if error:
                 words = b" ".join(command[:2]).decode(errors="replace")
-                raise Problem(f"the old version does not take {words!r}: {error[1:].decode(errors='replace')}")
+                raise Problem(f"{self._program} does not take {words!r}: {error[1:].decode(errors='replace')}")
+
+    def say_all(self, parts: Sequence[Part]) -> int:
+        """Say all commands of files; how many."""
+        version = self.version()
+        batch: List[Command] = []
+        count = 0
+        for path, start in parts:
+            for command in commands(path, start):
+                count += 1
+                batch += for_version(command, version)
+                if len(batch) >= BATCH:
+                    self.say(batch)
+                    batch = []
+        self.say(batch)
+        return count
+
+    def write_commands(self) -> None:
+        """Rewrite the append-only file as nothing but commands, which any version reads."""
+        self.say([[b"CONFIG", b"SET", b"aof-use-rdb-preamble", b"no"], [b"BGREWRITEAOF"]])
+        while not {"aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"} <= self._shown(b"persistence"):
+            time.sleep(0.05)
+        if "aof_last_bgrewrite_status:ok" not in self._shown(b"persistence"):
+            raise Problem(f"{self._program} could not rewrite its data as commands")
+
+    def _shown(self, section: bytes) -> Set[str]:
+        """What INFO says."""
+        shown = self.ask([[b"INFO", section]])[0]
+        return set(shown.decode().split("\r\n")) if isinstance(shown, bytes) else set()
+
+    def version(self) -> Version:
+        """The server's own version, its first two numbers."""
+        (line,) = [line for line in self._shown(b"server") if line.startswith("redis_version:")]
+        return version_of(line.partition(":")[2])
 
     def stop(self) -> None:
         """Shut down, everything on the disk."""
@@ -273,70 +323,146 @@ class Server:
             raise Problem("the private server did not shut down well")
 
 
-def for_version(command: Command, version: Tuple[int, int]) -> List[Command]:
-    """The command in words that the version knows: SET takes a time of expiry since 6.2."""
+@contextlib.contextmanager
+def serving(program: str, directory: pathlib.Path) -> Iterator[Server]:
+    """A private server while the block lasts; it must end well when the block did."""
+    server = Server(program, directory)
+    try:
+        yield server
+        server.stop()
+    finally:
+        server.kill()
+
+
+def version_of(text: str) -> Version:
+    """The first two numbers of a version."""
+    numbers = text.split(".")
+    return int(numbers[0]), int(numbers[1])
+
+
+def for_version(command: Command, version: Version) -> List[Command]:
+    """The command in words that the version knows, with all that it can keep of it."""
     upper = [word.upper() for word in command]
     if version < PXAT_SINCE and upper[0] == b"SET" and b"PXAT" in upper[3:]:
         at = upper.index(b"PXAT", 3)
         return [command[:at] + command[at + 2 :], [b"PEXPIREAT", command[1], command[at + 1]]]
+    if version < TREE_SINCE and upper[0] == b"XSETID":
+        return [command[:3]]  # the counters of a stream came with version 7
+    if version < TREE_SINCE and upper[:2] == [b"XGROUP", b"CREATE"] and b"ENTRIESREAD" in upper[5:]:
+        at = upper.index(b"ENTRIESREAD", 5)
+        return [command[:at] + command[at + 2 :]]
     return [command]
 
 
-def say_again(directory: pathlib.Path, parts: Sequence[Tuple[pathlib.Path, int]]) -> int:
-    """Say all that was written since to a server on `directory`; how many commands."""
-    server = Server(directory)
-    try:
-        version = server.version()
-        batch: List[Command] = []
-        count = 0
-        for path, start in parts:
-            for command in commands(path, start):
-                count += 1
-                batch += for_version(command, version)
-                if len(batch) >= BATCH:
-                    server.say(batch)
-                    batch = []
-        server.say(batch)
-        server.stop()
-    finally:
-        server.kill()
-    return count
+def workplace(data: Data, source: Union[pathlib.Path, None]) -> pathlib.Path:
+    """A directory beside the data in which a private server may work, with a copy of other data or with nothing."""
+    work = data.directory / WORKPLACES[0]
+    copy(data.names if source else (), source or data.directory, work)
+    own(work)
+    return work
 
 
-def snapshot(data: Data, kept: pathlib.Path) -> str:
-    """Keep the data as the old version left them."""
-    copy(data.names, data.directory, kept / "older")
-    return f"kept {', '.join(sorted(os.listdir(kept / 'older'))) or 'nothing, for there is nothing'}"
-
-
-def restore(data: Data, kept: pathlib.Path) -> str:
-    """Put the old version's data back, and what was acknowledged since into them."""
-    older, newer, work = kept / "older", kept / "newer", data.directory / ".slotward-restore"
-    if not newer.exists():
-        copy(data.names, data.directory, newer)
-    parts = added(data, older, newer)
-    copy(data.names, older, work)
-    account = pwd.getpwnam(USER)
-    os.chown(work, account.pw_uid, account.pw_gid)
-    count = say_again(work, parts) if parts else 0
+def put(data: Data, work: pathlib.Path) -> None:
+    """Make what a private server left the data. Cut short, it is done again from what was kept."""
     for name in data.names:
-        subprocess.run(["rm", "-rf", str(data.directory / name)], check=True)
+        remove(data.directory / name)
         if (work / name).exists():
             (work / name).rename(data.directory / name)
     sync(data.directory)
     shutil.rmtree(work)
+
+
+def give(data: Data, work: pathlib.Path, mark: str) -> None:
+    """Make what a private server of an older version left the data, by one rename: before and after it all data is there.
+
+    The newer version may have to start again at any moment; it reads its own files before that rename, the older one's after it.
+    """
+    if not (work / data.manifest).exists():
+        (work / data.file).rename(data.directory / data.file)
+        sync(data.directory)
+        return
+    tree, given = data.directory / data.tree, work / data.tree
+    before = {path.name for path in tree.iterdir()}
+    lines = (work / data.manifest).read_text(encoding="utf-8").splitlines()
+    for path in files_of(data, work):
+        lines = [line.replace(f"file {path.name} ", f"file {mark}.{path.name} ") for line in lines]
+        path.rename(tree / f"{mark}.{path.name}")
+    manifest = given / f"{mark}.manifest"
+    shutil.copy2(work / data.manifest, manifest)
+    manifest.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    own(manifest)
+    run(["sync", "-f", str(tree)], check=True)
+    manifest.rename(data.directory / data.manifest)
+    sync(tree)
+    for name in before - {data.manifest.name}:
+        remove(tree / name)
+
+
+def remove(path: pathlib.Path) -> None:
+    """Remove a file or a tree, if it is there."""
+    run(["rm", "-rf", str(path)], check=True)
+
+
+def convert(data: Data, older: pathlib.Path, newer: str) -> pathlib.Path:
+    """Say all data to a private server of the version that is to start; what that wrote."""
+    with serving(newer, workplace(data, older)) as server:
+        server.write_commands()
+    everything = data.directory / WORKPLACES[1]
+    remove(everything)
+    (data.directory / WORKPLACES[0]).rename(everything)
+    work = workplace(data, None)
+    with serving(SERVER, work) as server:
+        server.say_all([(path, 0) for path in files_of(data, everything)])
+    remove(everything)
+    return work
+
+
+def snapshot(data: Data, kept: pathlib.Path) -> str:
+    """Keep the data as they are, and give a release that is older than them data that it can read."""
+    before, after = version_of(os.environ["SLOTWARD_FROM"]), version_of(os.environ["SLOTWARD_TO"])
+    if before < TREE_SINCE:
+        remove(data.directory / data.tree)  # of a version that ran earlier; a newer one would take it for its own
+    copy(data.names_for(before), data.directory, kept / "older")
+    names = ", ".join(sorted(os.listdir(kept / "older"))) or "nothing, for there is nothing"
+    if after >= before:
+        return f"kept {names}"
+    try:
+        work = convert(data, kept / "older", str(kept.parent.parent / "good"))  # what ran until now, in its slot
+    except Problem:
+        for name in WORKPLACES:
+            remove(data.directory / name)
+        raise
+    give(data, work, kept.name)
+    remove(work)
+    copy(data.names_for(after), data.directory, kept / "given")
+    return f"kept {names}, and said all data to the older version"
+
+
+def restore(data: Data, kept: pathlib.Path) -> str:
+    """Put the data back that were kept, and what was acknowledged since into them."""
+    older, given, newer = kept / "older", kept / "given", kept / "newer"
+    if not newer.exists():
+        after = version_of(os.environ["SLOTWARD_TO"])
+        copy(data.names_for(after) if after < TREE_SINCE else data.names, data.directory, newer)
+    parts = added(data, given if given.exists() else older, newer)
+    work, count = workplace(data, older), 0
+    if parts:
+        with serving(SERVER, work) as server:
+            count = server.say_all(parts)
+    put(data, work)
     return f"put the snapshot back and said {count} commands again"
 
 
 def main() -> int:
     """Do what the first argument says; slotward gives the snapshot's directory in the environment."""
-    work = {"snapshot": snapshot, "restore": restore}.get(sys.argv[1] if len(sys.argv) > 1 else "")
+    what = {"snapshot": snapshot, "restore": restore}.get(sys.argv[1] if len(sys.argv) > 1 else "")
     place = os.environ.get("SLOTWARD_SNAPSHOT", "")
-    if work is None or not place:
+    if what is None or not place:
         print("usage: SLOTWARD_SNAPSHOT=DIR redis_data.py snapshot|restore", file=sys.stderr)
         return 2
+    os.umask(0o007)  # as Redis's own unit has it
     try:
-        print(work(find_data(read_config(CONFIG)), pathlib.Path(place)))
+        print(what(find_data(read_config(CONFIG)), pathlib.Path(place)))
     except (Problem, OSError, ValueError, subprocess.SubprocessError) as problem:
         print(f"{sys.argv[1]}: {problem}", file=sys.stderr)
         return 1
