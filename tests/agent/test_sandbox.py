@@ -58,8 +58,12 @@ def merged(*texts: str) -> Dict[str, str]:
 
 
 def rendered(mode: str) -> Dict[str, Dict[str, str]]:
-    """The settings of the daemon and the helper in a mode."""
+    """The settings of the daemon and the helper in a mode; of what looks at the probes of a product."""
     product = SELF._replace(helper_unit="slotward-helper.service" if mode == "helper" else "")
+    if mode == "product":
+        probed = products.Product("demo", "demo.service", "/usr/bin/demo", "/srv/demo", confirm_sources=("probe",))
+        unit = f"{units.UNIT_DIR}/slotward-probe@demo.service"
+        return {"probe": merged(*(file.text for file in units.render(probed, 257) if file.path == unit))}
     files = {file.path: file.text for file in units.render(product, 257, AGENT._replace(mode=mode))}
     found = {"daemon": merged(files[f"{units.UNIT_DIR}/slotward.service"], files[units_modes.DROPIN])}
     if mode == "helper":
@@ -78,10 +82,12 @@ def rows() -> List[Tuple[str, str, str]]:
     """The table of the page: unit, setting, reason."""
     text = PAGE.read_text(encoding="utf-8")
     table = text[text.index("## 2. What is looser") :]
-    return re.findall(r"^\| (daemon|helper) \| `([A-Za-z]+)` \| (.+) \|$", table, re.MULTILINE)
+    return re.findall(r"^\| (daemon|helper|probe) \| `([A-Za-z]+)` \| (.+) \|$", table, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("unit", "mode"), [("daemon", "helper"), ("daemon", "start"), ("helper", "helper")])
+@pytest.mark.parametrize(
+    ("unit", "mode"), [("daemon", "helper"), ("daemon", "start"), ("helper", "helper"), ("probe", "product")]
+)
 def test_each_looser_line_has_its_row_and_each_row_is_true(unit: str, mode: str) -> None:
     """Section 7: what is looser without a reason fails, and so does a reason for what is as tight as it can be."""
     tightest = {**TIGHTEST, **(ONLY_AN_ACCOUNT_S if unit == "daemon" else {})}
@@ -118,7 +124,7 @@ def test_what_each_may_talk_is_what_the_page_says() -> None:
         assert all(f"`{one}`" in why for one in families["RestrictAddressFamilies"].split())
 
 
-@pytest.mark.parametrize("mode", ["helper", "start"])
+@pytest.mark.parametrize("mode", ["helper", "start", "product"])
 def test_no_unit_has_what_would_hide_or_hand_over(mode: str) -> None:
     """DESIGN 9 and ADR 19: ProcSubset= hides the clock, StateDirectory= hands the tree over."""
     for found in rendered(mode).values():

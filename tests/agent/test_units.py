@@ -15,7 +15,7 @@ import pytest
 
 from slotcore import codes, settle
 from slotcore import product as products
-from slotward import units, units_modes
+from slotward import unit_files, units, units_modes
 
 DEMO = products.Product("demo", "demo.service", "/usr/local/bin/demo", "/srv/slots/demo")
 SELF = products.Product("slotward", "slotward.service", "/usr/local/bin/slotward", "/opt/slotward/slotward")
@@ -71,6 +71,27 @@ def test_the_drop_in_adds_and_takes_nothing_away() -> None:
         ("After", "slotward-guard@demo.service"),
         ("OnFailure", "slotward-rollback@demo.service"),
     ]
+
+
+def test_who_is_confirmed_by_probes_has_a_unit_that_looks() -> None:
+    """It is wanted by each start, runs the agent and never the product, and leaves the boot id of a container to be seen."""
+    probed = DEMO._replace(confirm_sources=("controller", "probe"))
+    command = unit_files.Command("/usr/local/bin/agent", "/etc/other/config.toml")
+    files, plain = by_path(units.render(probed, 252, None, command)), by_path(units.render(DEMO, 252))
+    path = "/etc/systemd/system/slotward-probe@demo.service"
+    assert set(files) - set(plain) == {path}
+    wanted = keys(files["/etc/systemd/system/demo.service.d/50-slotward-rollback.conf"].text)
+    assert ("Wants", "slotward-probe@demo.service") in wanted
+    found = keys(files[path].text)
+    start = "/usr/local/bin/agent --config /etc/other/config.toml --product demo probe --watch"
+    assert [value for key, value in found if key == "ExecStart"] == [start]
+    conditions = [value for key, value in found if key == "ConditionPathExists"]
+    assert conditions == ["|/srv/slots/demo/trial", "|/srv/slots/demo/baseline.json"]
+    assert {("After", "demo.service"), ("Restart", "always"), ("ReadWritePaths", "/srv/slots/demo")} <= set(found)
+    assert not {"ProtectKernelTunables", "ProtectControlGroups", "PrivateNetwork"} & {key for key, _value in found}
+    assert re.search(r"@[A-Z_]+@", files[path].text) is None
+    agent = by_path(units.render(SELF._replace(confirm_sources=("probe",)), 252, AGENT, unit_files.Command("/x/good")))
+    assert "ExecStart=/x/good --config" in agent["/etc/systemd/system/slotward-probe@slotward.service"].text
 
 
 def test_the_shared_files_are_the_same_for_every_product() -> None:
