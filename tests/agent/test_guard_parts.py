@@ -11,6 +11,7 @@ import pytest
 from agent.guarding import NOW, OTHER_BOOT, RESTART, STOP_TIMER, Tree, record
 
 from agent import guarding
+from slotcore import trial as trials
 
 pytestmark = pytest.mark.filterwarnings("error")
 RELOAD = ["daemon-reload"]
@@ -177,6 +178,17 @@ def test_a_lost_record_reads_unit_files_again_too(tree: Tree) -> None:
     tree.run("tick")
     assert tree.current() == "a"
     assert tree.calls() == RELOAD + RESTART
+
+
+def test_after_a_boot_the_new_unit_file_is_read(tree: Tree) -> None:
+    """I7: a power cut between switch and reload: systemd has read the release's own file by the time its trial goes on."""
+    tree.swap()
+    with (tree.slots / "trial.log").open("ab") as file:
+        file.write(trials.UNIT_DUE)
+    assert not trials.is_unit_read((tree.slots / "trial.log").read_bytes())
+    tree.at(30, OTHER_BOOT)
+    tree.run("start")
+    assert trials.is_unit_read((tree.slots / "trial.log").read_bytes())
 
 
 def test_more_starts_than_allowed_go_back(tree: Tree) -> None:

@@ -1057,6 +1057,7 @@ COVERED: Mapping[str, str] = {
     "probe_journal._run": SYSTEM,
     "process.ask_status": "status",
     "process.listen_to_helper": "helper-socket",
+    "parts._refused_by_systemd": "removes the directory in the slots, root's, that it has made",
     "process.started_s": PROC,
     "progress_file._remove": "progress",
     "progress_file._write": "progress",

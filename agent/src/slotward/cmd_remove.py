@@ -15,6 +15,7 @@ import stat
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from slotcore import codes, ops
+from slotcore import product as products
 from slotward import (
     answers,
     cmd_setup,
@@ -57,7 +58,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 def own_files(setup: own.Setup) -> List[str]:
     """The system files that this product alone has."""
-    shared = {f"{units.UNIT_DIR}/{name}" for name in units.SHARED_UNITS} | {f"{units.GUARD_DIR}/guard"}
+    units_of_all = {f"{units.UNIT_DIR}/{name}" for name in (*units.SHARED_UNITS, units.DATA_UNIT)}
+    shared = units_of_all | {f"{units.GUARD_DIR}/guard"}
     probe = _probe_unit(setup)  # its source may have been taken out of the file since
     wanted = [file.path for file in installed.wanted(setup) if file.path not in shared]
     return [probe, *(path for path in wanted if path != probe)]
@@ -121,12 +123,27 @@ def _program(setup: own.Setup, check: bool) -> Tuple[List[Dict[str, str]], List[
         changes.append({"path": path, "what": f"file of {product.program_path('current')}"})
         if not check:
             _put_back(product.program_path("current"), path)
+    for part in product.parts:
+        changes += _part(setup, part, check)
     if diverted:
         changes.append({"path": path + packages.SUFFIX, "what": "undivert"})
         left.append(f"the next start of {product.unit} runs {path} as its package brings it")
         if not check:
             packages.undivert(path)
     return changes, left
+
+
+def _part(setup: own.Setup, part: products.Part, check: bool) -> List[Dict[str, str]]:
+    """Put a plain file at a part's path, where that is our link, or what its package brings."""
+    from slotward import parts
+
+    if parts.kind(setup.product, part) != "ours":
+        return []
+    diverted = packages.is_diverted(part.path)
+    what = "undivert" if diverted else f"file of {parts.target(setup.product, part)}"
+    if not check and not (diverted and packages.undivert(part.path)):
+        _put_back(parts.target(setup.product, part), part.path)
+    return [{"path": part.path, "what": what}]
 
 
 def _put_back(source: str, path: str) -> None:
@@ -143,6 +160,7 @@ def _put_back(source: str, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         staging.copy_verified(descriptor, temporary, found.st_size, sha256)
+        os.chmod(temporary, stat.S_IMODE(found.st_mode))
         executor.sync_path(temporary)
         os.rename(temporary, path)
         executor.sync_path(os.path.dirname(path))

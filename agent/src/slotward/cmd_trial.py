@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status, trial
 from slotcore import product as products
-from slotward import answers, asking, audit, clearable, effects, lock, manager, own, process
+from slotward import answers, asking, audit, clearable, effects, host, lock, manager, own, process
 
 if TYPE_CHECKING:
     import argparse
@@ -133,6 +133,12 @@ def prove(product: products.Product, slot: str, sha256: str, swapped_s: int) -> 
     """Whether what is in that slot is what runs, since then, in the product's unit and in its helper's."""
     from slotward import systemd
 
+    if product.parts:
+        from slotward import parts
+
+        why = parts.unproven(product, host.read_state(product), slot)
+        if why:
+            return proof.Missing(why)
     units = effects.units_of(product)
     shown = systemd.show_each(units, asking.UNIT_PROPERTIES)
     facts = process.facts(product, slot, shown[0])
@@ -143,6 +149,7 @@ def prove(product: products.Product, slot: str, sha256: str, swapped_s: int) -> 
 
 
 def _prove(product: products.Product, pending: trial.Trial) -> Union[proof.Proof, proof.Missing]:
+    """As `prove`, of the release on trial."""
     return prove(product, pending.to_slot, pending.to_sha256, pending.deadline_s - pending.length_s)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import answers, clearable, doctor_hand, doctor_mode, doctor_trust, host, looking, own
+from slotward import answers, clearable, doctor_hand, doctor_mode, doctor_trust, host, looking, own, reversing
 
 if TYPE_CHECKING:
     import argparse
@@ -58,6 +58,8 @@ class Seen(NamedTuple):
     """What there is to say of the mode and its sandboxes."""
     program: str = ""
     """What the entrypoint has to lead to."""
+    data: str = ""
+    """What there is to say of data that is still to be restored."""
 
 
 def _configuration(seen: Seen) -> List[Finding]:
@@ -216,6 +218,11 @@ def _mode(seen: Seen) -> List[Finding]:
     return [Finding(*found) for found in seen.mode]
 
 
+def _data(seen: Seen) -> List[Finding]:
+    run = f"systemctl restart {seen.answer['unit']['name']}"
+    return [Finding("data", "fail", seen.data, run)] if seen.data else []
+
+
 CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _configuration,
     _trust,
@@ -230,6 +237,7 @@ CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _system,
     _unit,
     _mode,
+    _data,
 )
 
 
@@ -254,6 +262,7 @@ def _gather(setup: own.Setup) -> Seen:
         system=tuple(installed.differences(setup)),
         audit=gather_audit(product),
         mode=tuple(doctor_mode.findings(doctor_mode.gather(setup, state))),
+        data=reversing.due(product, state),
     )
 
 

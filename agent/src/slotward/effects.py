@@ -101,6 +101,10 @@ def check_slot(product: products.Product, path: str, version: str) -> None:
 
     tree = os.path.realpath(os.path.dirname(path)) if product.layout == products.VERSIONS else ""
     labels.give(path, like=product.entrypoint, tree=tree)
+    if product.parts:
+        from slotward import parts
+
+        parts.demand(product, os.path.dirname(path))
     if not product.smoke_argv:
         return
     refusal = elf.check_program(path)

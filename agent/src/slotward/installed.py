@@ -25,6 +25,7 @@ GUARD_PROPERTIES = (
     "Wants",
     "After",
     "OnFailure",
+    "Requires",
     "NeedDaemonReload",
     "ActiveState",
 )
@@ -100,6 +101,13 @@ def not_in_force(product: products.Product) -> List[str]:
         missing.append(f"{facts} is missing")
     elif product.helper_unit and f"HELPER={product.helper_unit}" not in found[1].decode("ascii", "replace").split("\n"):
         missing.append(f"{facts} does not say HELPER={product.helper_unit}")
+    else:
+        said = found[1].decode("utf-8", "replace").split("\n")
+        missing += [f"{facts} does not say {line}" for line in units.more_facts(product) if line not in said]
+    if product.parts:
+        from slotward import parts
+
+        missing += parts.not_linked(product)
     ours = effects.units_of(product)
     shown = systemd.show_each((*ours, guard, timer), GUARD_PROPERTIES)
     for name, unit in zip(ours, shown):
@@ -107,6 +115,9 @@ def not_in_force(product: products.Product) -> List[str]:
     probe = unit_files.probe_unit_of(product.name)
     if probing.SOURCE in product.confirm_sources and probe not in shown[0].get("Wants", "").split():
         missing.append(f"systemd does not have {probe} in Wants= of {product.unit}")
+    data = units.data_unit_of(product.name)
+    if units.keeps_data(product) and data not in shown[0].get("Requires", "").split():
+        missing.append(f"systemd does not have {data} in Requires= of {product.unit}")
     guard_unit, timer_unit = shown[-2:]
     if guard_unit.get("LoadState") != "loaded":
         missing.append(f"systemd has not loaded {guard}")

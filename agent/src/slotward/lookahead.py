@@ -20,6 +20,10 @@ def check(
 ) -> None:
     """Raise the first refusal that this host gives to a release of `size` bytes (0: nothing is fetched)."""
     user = _systemd(setup, may_start, starting)
+    if setup.product.parts:
+        from slotward import parts
+
+        parts.demand_room(setup.product)
     refusal = preflight.check(setup.product.slots_dir, os.path.dirname(setup.staging), size, user, adopt_size)
     if refusal is not None:
         if refusal.code == codes.NO_SPACE:

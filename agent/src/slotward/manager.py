@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SETTLE_ROUNDS = 3
 REASON_WAIT_S = 1.0
+RELOAD_WAIT_S = 5.0
 
 
 class Look(NamedTuple):
@@ -86,12 +87,16 @@ def settling_plan(product: products.Product, seen: Look) -> Tuple[str, ops.Plan]
 
 
 def _look_with_reason(product: products.Product) -> Look:
-    """As `look`; a guard that has just won the end is given a moment to write down why, before anybody tidies up."""
-    until = time.monotonic() + REASON_WAIT_S
+    """As `look`; a guard that has just won the end is given a moment to write down why, before anybody tidies up.
+
+    Longer while it waits for systemd to read unit files: what it has asked for is not asked for again.
+    """
+    begun = time.monotonic()
     while True:
         seen = look(product)
         unexplained = seen.settlement[:2] == (settle.Action.FINISH_REVERT, codes.DID_NOT_START)
-        if not unexplained or time.monotonic() >= until:
+        reads = seen.settlement.action is settle.Action.FINISH_REVERT and trial.is_unread(seen.state.log)
+        if time.monotonic() - begun >= (RELOAD_WAIT_S if reads else REASON_WAIT_S if unexplained else 0):
             return seen
         time.sleep(REASON_WAIT_S / 50)
 

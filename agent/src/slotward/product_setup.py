@@ -27,6 +27,7 @@ from slotward import (
     manager,
     own,
     packages,
+    parts,
     placing,
     prepare,
     product_files,
@@ -210,6 +211,7 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
     work = _work(setup, seen.state, args)
+    parted = parts.work(product, args.adopt, args.divert, work.what == "install")
     if work.what == "install" and standing.in_force(product, seen.state).pins and args.manifest is None:
         text = (
             f"release keys are pinned: give the signed manifest of {work.path} with --manifest, so that it is checked"
@@ -221,10 +223,12 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
     immutable.check([product.entrypoint] * (work.what != "nothing") + [change.path for change in files])
     timer_due = cmd_setup.timer_due(product.name)
     changes = _changes(setup, work, files, timer_due, missing) + [{"path": name, "what": "mode"} for name in at_risk]
+    changes += parts.changes(product, parted)
     if not args.check:
         for name in at_risk:
             staging.take_over(name, cmd_setup.DIRECTORY_MODE)
         _install(setup, seen, work, args)
+        parts.bring(product, parted)
         cmd_setup.write_system_files(wanted, files, product)
         if units.needs_reload(files):
             systemd.daemon_reload()

@@ -32,6 +32,12 @@ def demand(
         raise codes.Refused(refusal)
 
 
+def due(product: products.Product, state: settle.State) -> str:
+    """What there is to say of data that is still to be restored; "" when there is none."""
+    refusal = keeping.pending(product, state) if keeping.is_due(state) else None
+    return refusal.text if refusal is not None else ""
+
+
 def hook_problem(hook: products.Hook) -> str:
     """Why its command is not to be run as it is; "" when it may be."""
     path = hook.command[0]

@@ -188,6 +188,19 @@ def verify(paths: Sequence[str]) -> Tuple[str, ...]:
     return lines or ((f"systemd-analyze verify ended with status {done.returncode}",) if done.returncode else ())
 
 
+def refuses(path: str) -> str:
+    """Why systemd would not load the unit file `path`; "" when it would, whatever it warns of, or nobody here can say."""
+    try:
+        done = _run(["systemd-analyze", "verify", "--man=no", path], START_S)
+    except codes.Refused:
+        return ""
+    if done.returncode == 0:
+        return ""
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    about = [line for line in lines if os.path.basename(path) in line] or lines
+    return "; ".join(about[-3:]) or f"systemd-analyze verify ended with status {done.returncode}"
+
+
 def transient(
     argv: Sequence[str], unit: str, properties: Sequence[str] = (), options: Sequence[str] = ("--pipe", "--wait")
 ) -> List[str]:

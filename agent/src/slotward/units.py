@@ -89,7 +89,12 @@ def keeps_data(product: products.Product) -> bool:
     return product.hook(keeping.SNAPSHOT) is not None and product.hook(keeping.RESTORE) is not None
 
 
-def _more_facts(product: products.Product) -> str:
+def data_unit_of(name: str) -> str:
+    """The unit that keeps and restores the data of the product `name`."""
+    return DATA_UNIT.replace("@", f"@{name}")
+
+
+def more_facts(product: products.Product) -> List[str]:
     """What the guard must know of parts, starts and data; nothing for most products."""
     lines = ["RELOAD=yes"] if product.has_unit_part else []
     lines += [f"STARTS={product.max_starts}"] if product.max_starts else []
@@ -97,7 +102,7 @@ def _more_facts(product: products.Product) -> str:
         hook = product.hook(name)
         if hook is not None and keeps_data(product):
             lines.append(f"{name.upper()}={hook.timeout_s} {hook.user} {' '.join(hook.command)}")
-    return "".join(line + "\n" for line in lines)
+    return lines
 
 
 def _data_files(product: products.Product) -> List[SystemFile]:
@@ -106,10 +111,9 @@ def _data_files(product: products.Product) -> List[SystemFile]:
     text = (
         f"{unit_files.HEAD}.\n[Unit]\nRequiresMountsFor={slots}\n[Service]\nTimeoutStartSec={longest + AFTER_HOOK_S}s\n"
     )
-    instance = DATA_UNIT.replace("@", f"@{product.name}")
     return [
         unit_files.unit(DATA_UNIT, unit_files.filled(DATA_UNIT, {"@GUARD_DIR@": GUARD_DIR})),
-        unit_files.unit(f"{instance}.d/50-slots.conf", text),
+        unit_files.unit(f"{data_unit_of(product.name)}.d/50-slots.conf", text),
     ]
 
 
@@ -119,7 +123,7 @@ def _guard_files(product: products.Product) -> List[SystemFile]:
     facts = f"UNIT={product.unit}\nSLOTS={product.slots_dir}\n"
     if product.helper_unit:
         facts += f"HELPER={product.helper_unit}\n"
-    facts += _more_facts(product)
+    facts += "".join(line + "\n" for line in more_facts(product))
     return [
         SystemFile(GUARD_DIR + "/guard", 0o755, unit_files.resource("guard")),
         SystemFile(f"{GUARD_DIR}/guard.d/{product.name}.env", 0o644, facts),
@@ -174,7 +178,7 @@ def render(
     more: List[str] = []
     if keeps_data(product):  # no start happens without it: an old daemon must not write into newer data
         files += _data_files(product)
-        data = DATA_UNIT.replace("@", f"@{product.name}")
+        data = data_unit_of(product.name)
         more += [f"Requires={data}", f"After={data}"]
     if probing.SOURCE in product.confirm_sources:
         files.append(unit_files.probe_unit(product, command))
