@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import pathlib
 import time
 from collections.abc import Iterator
 
@@ -256,3 +257,157 @@ def test_the_workload_is_drained_before_the_switch(toy: toys.Toy) -> None:
         assert toy.node.sh("wc -l </run/drained") == "2"
     finally:
         toy.node.sh("rm -f /usr/local/lib/drain /run/drained")
+
+
+UNIT = """\
+[Unit]
+Description=A toy that reloads
+[Service]
+Type=notify
+NotifyAccess=all
+ExecStart=/usr/local/sbin/toy
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=on-failure
+RestartSec=300ms
+[Install]
+WantedBy=multi-user.target
+"""
+REPLACING = """\
+#!/usr/bin/python3 -I
+import os, signal, socket, subprocess, sys, time
+VERSION = "{version}"
+if sys.argv[1:] == ["version"]:
+    print("toy", VERSION)
+    raise SystemExit(0)
+SELF = open(__file__, "rb")
+def say(text):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as peer:
+        peer.connect(os.environ["NOTIFY_SOCKET"])
+        peer.send(text.encode())
+def again(*_):
+    if not {replaces}:
+        say("READY=1")
+        return
+    child = subprocess.Popen(["/usr/local/sbin/toy"])
+    time.sleep(0.5)
+    say("MAINPID=%d\\nREADY=1" % child.pid)
+    time.sleep(0.5)
+    os._exit(0)
+signal.signal(signal.SIGHUP, again)
+say("READY=1")
+while True:
+    time.sleep(1)
+"""
+
+
+def reloading(toy: toys.Toy, version: str, sequence: int, replaces: bool = True) -> pathlib.Path:
+    """A release of a daemon that reloads: by a new process of the new bytes, or by none."""
+    content = REPLACING.format(version=version, replaces=replaces).encode()
+    return toy.release_of(version, sequence, content)
+
+
+@pytest.fixture
+def reloaded(toy: toys.Toy) -> toys.Toy:
+    """A product that goes forward by a reload; 1.1.0 of it was confirmed."""
+    node = toy.node
+    node.host.write(toy.entrypoint + ".new", REPLACING.format(version="1.0.5", replaces=True), 0o755)
+    node.host.write(f"/etc/systemd/system/{toy.unit}", UNIT)
+    node.sh("systemctl daemon-reload")
+    toy.describe(settle_s=2)
+    toy.upgraded(reloading(toy, "1.1.0", 2))
+    toy.describe('[restart]\nmethod = "reload"\n', settle_s=2, trial_length_s=15)
+    return toy
+
+
+def test_I11_a_reload_that_replaces_the_process_is_confirmed(reloaded: toys.Toy) -> None:
+    """The new main process runs the new bytes, nobody was down for it, and going back restarts all the same."""
+    toy = reloaded
+    before = toy.node.unit(toy.unit)
+    trial = toy.on_trial(reloading(toy, "1.2.0", 3))
+    done = toy.slotward("confirm", "--id", trial, "--wait", "12")
+    assert (done.exit, done.json["state"]) == (0, "confirmed"), done
+    after = toy.node.unit(toy.unit)
+    assert after.main_pid != before.main_pid
+    assert after.restarts == before.restarts
+    stamps = toy.node.sh(f"systemctl show -p InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic {toy.unit}")
+    trial = toy.on_trial(reloading(toy, "1.3.0", 4))
+    toy.node.waits(lambda: toy.node.unit(toy.unit).main_pid != after.main_pid, 10, "the reload has come")
+    assert toy.slotward("rollback", "--id", trial).json["state"] == "rolled-back"
+    toy.node.waits(lambda: toy.node.unit(toy.unit).active == "active", 10, "it runs again")
+    assert stamps != toy.node.sh(
+        f"systemctl show -p InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic {toy.unit}"
+    ), "going back is a restart"
+    assert toy.update()["version"] == "1.2.0"
+
+
+def test_I11_a_reload_that_keeps_the_old_process_is_never_confirmed(reloaded: toys.Toy) -> None:
+    """It is no proof, however often it is asked for: the guard goes back, and the daemon was never down for it."""
+    toy = reloaded
+    toy.describe(settle_s=2)
+    toy.upgraded(reloading(toy, "1.2.0", 3, replaces=False))
+    toy.describe('[restart]\nmethod = "reload"\n', settle_s=2, trial_length_s=12)
+    pid = toy.node.unit(toy.unit).main_pid
+    trial = toy.on_trial(reloading(toy, "1.3.0", 4, replaces=False))
+    answer = toy.slotward("confirm", "--id", trial, "--wait", "5")
+    assert (answer.exit, answer.code) == (3, "not-proven"), answer
+    assert toy.node.unit(toy.unit).main_pid == pid
+    toy.node.sh(f"systemctl reload {toy.unit}")
+    assert toy.slotward("confirm", "--id", trial).code == "not-proven"
+    assert toy.goes_back(["deadline-passed"], 30)["to"] == "1.3.0"
+    assert toy.update()["version"] == "1.2.0"
+
+
+def test_a_reload_starts_nothing_that_was_stopped(reloaded: toys.Toy) -> None:
+    """Without consent it is refused before; stopped just before the switch, it stays stopped, and nothing is confirmed."""
+    toy = reloaded
+    toy.node.sh(f"systemctl stop {toy.unit}")
+    refused = toy.begin(reloading(toy, "1.2.0", 3))
+    assert (refused.exit, refused.code) == (3, "unit-not-running")
+    begun = toy.begin(reloading(toy, "1.2.0", 3), "--start")
+    assert begun.json["state"] == "trial", begun
+    toy.node.waits(lambda: toy.node.unit(toy.unit).active == "active", 10, "who agreed to a start gets one")
+    assert toy.slotward("confirm", "--id", begun.json["trial"]["id"], "--wait", "10").json["state"] == "confirmed"
+
+
+FOREIGN = (
+    "systemctl restart {unit}",
+    "systemctl try-restart {unit}",
+    "systemctl reload-or-restart {unit}",
+    "systemctl daemon-reload",
+    "systemctl reload {unit} 2>/dev/null || true",
+    "sed -i 's/^Description=.*/Description=reconfigured/' /etc/systemd/system/{unit}; systemctl daemon-reload; systemctl restart {unit}",
+    "systemctl stop {unit}; systemctl start {unit}",
+)
+
+
+@pytest.mark.host
+def test_W3_C6_a_foreign_playbook_makes_neither_a_crash_nor_a_confirmation(toy: toys.Toy) -> None:
+    """Restarts, reloads and a changed unit file, twelve of each round, during a trial: it stays a trial until somebody confirms."""
+    toy.describe(trial_length_s=120)
+    trial = toy.on_trial(toy.release("1.1.0", 2))
+    for _round in range(2):
+        for command in FOREIGN:
+            toy.node.sh(command.format(unit=toy.unit))
+    found = toy.update()
+    assert found["trial"]["id"] == trial
+    assert toy.node.unit(toy.unit).active == "active"
+    assert "crash" not in toy.node.sh(f"cat {toy.slots}/trial.log"), "a stop that was asked for is no crash"
+    done = toy.slotward("confirm", "--id", trial, "--wait", "15")
+    assert (done.exit, done.json["state"], done.json["to"]) == (0, "confirmed", "1.1.0"), done
+
+
+def test_C6_a_foreign_restart_saves_no_bad_release(toy: toys.Toy) -> None:
+    """One that hangs and is never confirmed goes back on time, one that crashes is counted, whatever restarts it meanwhile."""
+    toy.describe(trial_length_s=8)
+    toy.on_trial(toy.release("1.1.0", 2))
+    for _round in range(4):
+        toy.node.sh(f"systemctl restart {toy.unit}; systemctl daemon-reload", check=False)
+        time.sleep(1)
+    assert toy.goes_back(["deadline-passed"], 30)["to"] == "1.1.0"
+    toy.describe(trial_length_s=60)
+    toy.on_trial(toy.release("1.2.0", 3, "sleep 1; exit 1"))
+    for _round in range(3):
+        toy.node.sh(f"systemctl daemon-reload; systemctl try-restart {toy.unit}", check=False)
+        time.sleep(0.5)
+    assert toy.goes_back(["crash-loop"], 50)["to"] == "1.2.0"
+    assert toy.update()["version"] == "1.0.0"

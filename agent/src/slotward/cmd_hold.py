@@ -64,7 +64,7 @@ def put(product: products.Product, hold: holds.Hold) -> bool:
     refusal = holds.others(before, hold.owner, int(time.time()), _newest(product))
     if refusal is not None:
         raise codes.Refused(refusal)
-    _apply(product, lambda number: holds.plan_hold(product, hold, f"{os.getpid()}-{number}"), "hold")
+    _apply(product, lambda: holds.plan_hold(product, hold, os.urandom(8).hex()), "hold")
     audit.note(product, audits.HELD, code=codes.HELD, why=holds.said(hold), from_version=_running(product))
     return True
 
@@ -80,7 +80,7 @@ def unhold(product: products.Product, owner: Optional[str]) -> answers.Answer:
             f"{product.name} is held {holds.said(hold)}: that is not {owner}'s to take away (unhold without --owner is)"
         )
         raise codes.refused(codes.HELD, text)
-    _apply(product, lambda _number: holds.plan_unhold(product), "unhold")
+    _apply(product, lambda: holds.plan_unhold(product), "unhold")
     audit.note(product, audits.UNHELD, why=f"was held {holds.said(hold)}", from_version=_running(product))
     return _answer(product, True, f"{product.name} is not held any more", None)
 
@@ -91,11 +91,11 @@ def _running(product: products.Product) -> str:
     return entry.version if entry is not None else ""
 
 
-def _apply(product: products.Product, plan: Callable[[int], ops.Plan], what: str) -> None:
+def _apply(product: products.Product, plan: Callable[[], ops.Plan], what: str) -> None:
     """Carry a plan out. Whoever settles at this moment may tidy our temporary away: then it is made once more."""
     for number in range(TRIES):
         try:
-            effects.executor_for(product, {}).apply(plan(number), what)
+            effects.executor_for(product, {}).apply(plan(), what)
         except OSError as error:
             if not isinstance(error, FileNotFoundError) or number == TRIES - 1:
                 raise effects.as_retryable(error, f"{what} {product.name}") from error
