@@ -163,7 +163,7 @@ KEYS: Tuple[Key, ...] = (
         "or `reload`, for a daemon that replaces its own main process; going back always restarts",
         choices=("restart", "reload"),
     ),
-    forms.integer(RESTART, "drain_s", 0, "seconds between the switch and the restart", 0, 600),
+    forms.integer(RESTART, "drain_s", 0, "seconds between draining and the switch", 0, 600),
     forms.integer(CONFIRM, "interval_s", 2, "seconds between two rounds of the probes", 1, 300),
     forms.integer(CONFIRM, "passes", 3, "consecutive rounds that must pass", 1, 100),
     forms.integer(CONFIRM, "failures", 3, "consecutive rounds that fail, after which it goes back", 1, 100),
