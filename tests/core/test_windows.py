@@ -89,6 +89,13 @@ def test_the_next_opening_is_the_first_minute_at_which_it_opens(one: products.Wi
     assert told.window == one
 
 
+def test_each_window_tells_every_opening_of_a_week() -> None:
+    """Today's that is still to come, and the same day of the next week; one without a day tells none."""
+    here = {ZONE: at(MON, "12:00")}
+    told = list(windows.openings((window("22:00", "04:00", (MON,)), window("09:00", "10:00", ())), here))
+    assert [(one.days, one.minute) for one in told] == [(0, 22 * 60), (7, 22 * 60)]
+
+
 def product(
     *named: products.Window, freezes: Tuple[products.Freeze, ...] = (), name: str = "redis"
 ) -> products.Product:

@@ -308,13 +308,12 @@ def reloading(toy: toys.Toy, version: str, sequence: int, replaces: bool = True)
 
 @pytest.fixture
 def reloaded(toy: toys.Toy) -> toys.Toy:
-    """A product that goes forward by a reload; 1.1.0 of it was confirmed."""
+    """A product that goes forward by a reload; 3.1.0 of it was confirmed."""
     node = toy.node
-    node.host.write(toy.entrypoint + ".new", REPLACING.format(version="1.0.5", replaces=True), 0o755)
     node.host.write(f"/etc/systemd/system/{toy.unit}", UNIT)
     node.sh("systemctl daemon-reload")
     toy.describe(settle_s=2)
-    toy.upgraded(reloading(toy, "1.1.0", 2))
+    toy.upgraded(reloading(toy, "3.1.0", 2))
     toy.describe('[restart]\nmethod = "reload"\n', settle_s=2, trial_length_s=15)
     return toy
 
@@ -323,47 +322,47 @@ def test_I11_a_reload_that_replaces_the_process_is_confirmed(reloaded: toys.Toy)
     """The new main process runs the new bytes, nobody was down for it, and going back restarts all the same."""
     toy = reloaded
     before = toy.node.unit(toy.unit)
-    trial = toy.on_trial(reloading(toy, "1.2.0", 3))
+    trial = toy.on_trial(reloading(toy, "3.2.0", 3))
     done = toy.slotward("confirm", "--id", trial, "--wait", "12")
     assert (done.exit, done.json["state"]) == (0, "confirmed"), done
     after = toy.node.unit(toy.unit)
     assert after.main_pid != before.main_pid
     assert after.restarts == before.restarts
     stamps = toy.node.sh(f"systemctl show -p InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic {toy.unit}")
-    trial = toy.on_trial(reloading(toy, "1.3.0", 4))
+    trial = toy.on_trial(reloading(toy, "3.3.0", 4))
     toy.node.waits(lambda: toy.node.unit(toy.unit).main_pid != after.main_pid, 10, "the reload has come")
     assert toy.slotward("rollback", "--id", trial).json["state"] == "rolled-back"
     toy.node.waits(lambda: toy.node.unit(toy.unit).active == "active", 10, "it runs again")
     assert stamps != toy.node.sh(
         f"systemctl show -p InactiveExitTimestampMonotonic,ActiveEnterTimestampMonotonic {toy.unit}"
     ), "going back is a restart"
-    assert toy.update()["version"] == "1.2.0"
+    assert toy.update()["version"] == "3.2.0"
 
 
 def test_I11_a_reload_that_keeps_the_old_process_is_never_confirmed(reloaded: toys.Toy) -> None:
     """It is no proof, however often it is asked for: the guard goes back, and the daemon was never down for it."""
     toy = reloaded
     toy.describe(settle_s=2)
-    toy.upgraded(reloading(toy, "1.2.0", 3, replaces=False))
+    toy.upgraded(reloading(toy, "4.2.0", 3, replaces=False))
     toy.describe('[restart]\nmethod = "reload"\n', settle_s=2, trial_length_s=12)
     pid = toy.node.unit(toy.unit).main_pid
-    trial = toy.on_trial(reloading(toy, "1.3.0", 4, replaces=False))
+    trial = toy.on_trial(reloading(toy, "4.3.0", 4, replaces=False))
     answer = toy.slotward("confirm", "--id", trial, "--wait", "5")
-    assert (answer.exit, answer.code) == (3, "not-proven"), answer
+    assert (answer.exit, answer.code) == (6, "not-proven"), answer
     assert toy.node.unit(toy.unit).main_pid == pid
     toy.node.sh(f"systemctl reload {toy.unit}")
     assert toy.slotward("confirm", "--id", trial).code == "not-proven"
-    assert toy.goes_back(["deadline-passed"], 30)["to"] == "1.3.0"
-    assert toy.update()["version"] == "1.2.0"
+    assert toy.goes_back(["deadline-passed"], 30)["to"] == "4.3.0"
+    assert toy.update()["version"] == "4.2.0"
 
 
 def test_a_reload_starts_nothing_that_was_stopped(reloaded: toys.Toy) -> None:
     """Without consent it is refused before; stopped just before the switch, it stays stopped, and nothing is confirmed."""
     toy = reloaded
     toy.node.sh(f"systemctl stop {toy.unit}")
-    refused = toy.begin(reloading(toy, "1.2.0", 3))
+    refused = toy.begin(reloading(toy, "3.2.0", 3))
     assert (refused.exit, refused.code) == (3, "unit-not-running")
-    begun = toy.begin(reloading(toy, "1.2.0", 3), "--start")
+    begun = toy.begin(reloading(toy, "3.2.0", 3), "--start")
     assert begun.json["state"] == "trial", begun
     toy.node.waits(lambda: toy.node.unit(toy.unit).active == "active", 10, "who agreed to a start gets one")
     assert toy.slotward("confirm", "--id", begun.json["trial"]["id"], "--wait", "10").json["state"] == "confirmed"
@@ -405,9 +404,9 @@ def test_C6_a_foreign_restart_saves_no_bad_release(toy: toys.Toy) -> None:
         time.sleep(1)
     assert toy.goes_back(["deadline-passed"], 30)["to"] == "1.1.0"
     toy.describe(trial_length_s=60)
-    toy.on_trial(toy.release("1.2.0", 3, "sleep 1; exit 1"))
+    toy.on_trial(toy.release("1.8.0", 3, "sleep 1; exit 1"))
     for _round in range(3):
         toy.node.sh(f"systemctl daemon-reload; systemctl try-restart {toy.unit}", check=False)
         time.sleep(0.5)
-    assert toy.goes_back(["crash-loop"], 50)["to"] == "1.2.0"
+    assert toy.goes_back(["crash-loop"], 50)["to"] == "1.8.0"
     assert toy.update()["version"] == "1.0.0"
