@@ -37,15 +37,16 @@ def shown(product: products.Product) -> Optional[Dict[str, Any]]:
     return staged.as_json(read(product))
 
 
-def _target_bytes(target: checks.Target) -> bytes:
-    """The target as it is asked for again."""
-    return json.dumps({key: value for key, value in target._asdict().items() if value is not None}).encode("utf-8")
+def _target_bytes(product: products.Product, target: checks.Target) -> bytes:
+    """The target as it is asked for again; an address never counts where the product's source decides it."""
+    asked = target._replace(url="") if product.source is not None else target
+    return json.dumps({key: value for key, value in asked._asdict().items() if value is not None}).encode("utf-8")
 
 
 def note(setup: own.Setup, prepared: prepare.Prepared, permit: Optional[bytes]) -> bool:
     """Have the release wait (the lock must be held); whether it did not before."""
     product, record = setup.product, prepared.record
-    data = _target_bytes(prepared.target)
+    data = _target_bytes(product, prepared.target)
     found = staged.Staged(
         prepared.target.version, record.sequence, record.sha256, int(time.time()), hashlib.sha256(data).hexdigest()
     )
