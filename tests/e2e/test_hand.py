@@ -314,7 +314,7 @@ def reloaded(toy: toys.Toy) -> toys.Toy:
     node.sh("systemctl daemon-reload")
     toy.describe(settle_s=2)
     toy.upgraded(reloading(toy, "3.1.0", 2))
-    toy.describe('[restart]\nmethod = "reload"\n', settle_s=2, trial_length_s=15)
+    toy.describe('[restart]\nmethod = "reload"\n', settle_s=2, trial_length_s=60)
     return toy
 
 
@@ -344,7 +344,7 @@ def test_I11_a_reload_that_keeps_the_old_process_is_never_confirmed(reloaded: to
     toy = reloaded
     toy.describe(settle_s=2)
     toy.upgraded(reloading(toy, "4.2.0", 3, replaces=False))
-    toy.describe('[restart]\nmethod = "reload"\n', settle_s=2, trial_length_s=12)
+    toy.describe('[restart]\nmethod = "reload"\n', settle_s=2, trial_length_s=40)
     pid = toy.node.unit(toy.unit).main_pid
     trial = toy.on_trial(reloading(toy, "4.3.0", 4, replaces=False))
     answer = toy.slotward("confirm", "--id", trial, "--wait", "5")
@@ -352,7 +352,7 @@ def test_I11_a_reload_that_keeps_the_old_process_is_never_confirmed(reloaded: to
     assert toy.node.unit(toy.unit).main_pid == pid
     toy.node.sh(f"systemctl reload {toy.unit}")
     assert toy.slotward("confirm", "--id", trial).code == "not-proven"
-    assert toy.goes_back(["deadline-passed"], 30)["to"] == "4.3.0"
+    assert toy.goes_back(["deadline-passed"], 70)["to"] == "4.3.0"
     assert toy.update()["version"] == "4.2.0"
 
 
