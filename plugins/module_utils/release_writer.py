@@ -90,7 +90,7 @@ def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
     found = []
     for spec in params["artifacts"]:
         path, platform, kind, variant = artifacts.source(spec, params["product"], params["version"])
-        sha256, size, head = _looked_at(path, kind, params["product"])
+        sha256, size, head = _looked_at(path, kind, params.get("program") or params["product"])
         refusal = program.check(path, head, platform) if kind == manifest.KINDS[0] else None
         if refusal is not None:
             raise codes.Refused(refusal)
@@ -99,7 +99,7 @@ def _artifacts(params: Dict[str, Any]) -> List[Tuple[str, manifest.Artifact]]:
     return found
 
 
-def _looked_at(path: str, kind: str, product: str) -> Tuple[str, int, bytes]:
+def _looked_at(path: str, kind: str, wanted: str) -> Tuple[str, int, bytes]:
     """The digest, size and first bytes of an artifact; an archive is read to its end, as a host would."""
     digest, size, head = hashlib.sha256(), 0, b""
 
@@ -113,7 +113,7 @@ def _looked_at(path: str, kind: str, product: str) -> Tuple[str, int, bytes]:
 
     reading = pieces()
     if kind != manifest.KINDS[0]:
-        laid_out = unpacking.lay_out(archive.check(reading), product)
+        laid_out = unpacking.lay_out(archive.check(reading), wanted)
         if isinstance(laid_out, codes.Refusal):
             raise codes.refused(laid_out.code, "%s: %s" % (path, laid_out.text))
     for _piece in reading:

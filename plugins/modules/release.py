@@ -80,6 +80,11 @@ options:
     type: list
     elements: str
     required: true
+  program:
+    description:
+      - What the program in an archive is called, as the product's file on the hosts says it.
+      - The product's own name by default.
+    type: str
   keys:
     description:
       - Files of the public keys that may sign, PEM or DER. Those in O(sign_with) may anyway. A private key here is refused.
@@ -206,6 +211,7 @@ OPTIONS = {
     "expires_days": {"type": "int", "default": 365},
     "channel": {"type": "str", "default": "stable"},
     "min_from": {"type": "str"},
+    "program": {"type": "str"},
     "epoch": {"type": "int", "default": 0},
 }
 

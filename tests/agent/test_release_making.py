@@ -78,6 +78,20 @@ def test_an_archive_is_released_as_one(bench: Bench) -> None:
     assert release.measure(iter([(bench.directory / NAME).read_bytes()])) == (listed.sha256, listed.size)
 
 
+def test_a_variant_and_a_program_of_another_name(bench: Bench) -> None:
+    """Several builds for one platform lie side by side; what the program is called is the hosts' matter, and may be said."""
+    archive(bench.top / "full.tar.gz", "bin/toyd", "bin/other")
+    shutil.copy(bench.top / "full.tar.gz", bench.top / (NAME + "_lean.tar.gz"))
+    words = bench.build_arguments(artifact="full.tar.gz:linux-amd64:full")
+    ran = bench.run(*words, "--artifact", NAME + "_lean.tar.gz", "--program", "toyd")
+    assert ran.status == 0, ran
+    assert "the program is bin/toyd" in ran.err
+    listed = release.read(bench.manifest.read_bytes()).artifacts
+    assert [(one.name, one.variant) for one in listed] == [(f"{NAME}_full", "full"), (f"{NAME}_lean", "lean")]
+    assert (bench.directory / f"{NAME}_lean").exists()
+    assert "it has no file toy" in refused(bench.run(*words), codes.BAD_ARCHIVE)
+
+
 def test_an_archive_without_the_program_is_refused(bench: Bench) -> None:
     """And so is one with a name that hosts never unpack."""
     for member in ("other", "../toy"):

@@ -104,6 +104,10 @@ def test_any_bytes_are_a_listing_or_broken(data: bytes) -> None:
             "'lib' is a directory with the mode 0777, not a directory with the mode 0755",
         ),
         ([APP, listings.Entry("lib", listings.FILE, 0o755), DATA], "'lib' is a file of 0 bytes"),
+        (
+            [APP, LIB, listings.Entry("lib/data", "a FIFO", 0)],
+            "'lib/data' is a FIFO, not a file of 0 bytes with the mode 0644",
+        ),
     ],
 )
 def test_a_tree_proves_itself_when_nothing_is_missing_other_or_more(found: List[listings.Entry], said: str) -> None:

@@ -49,6 +49,13 @@ def refused(error: pytest.ExceptionInfo[codes.Refused]) -> Tuple[str, str]:
     return error.value.code, error.value.text
 
 
+def test_a_variant_has_a_name_of_its_own_and_the_kind_none() -> None:
+    """Hosts look for one name, whatever the kind."""
+    full = release.artifact("toy", "1.1.0", "linux-amd64", making.SHA256, 7, "tar.gz", "full")
+    assert (full.name, full.kind, full.variant) == ("toy_1.1.0_linux_amd64_full", "tar.gz", "full")
+    assert release.artifact("toy", "1.1.0", "linux-amd64", making.SHA256, 7, "tar.gz").name == "toy_1.1.0_linux_amd64"
+
+
 def test_what_is_built_is_what_hosts_read() -> None:
     """Plain values, and all the optional ones."""
     other = manifest.Artifact("toy.tgz", "linux-arm64", "cd" * 32, 7, "tar.gz", "full")

@@ -69,7 +69,7 @@ def test_a_release_of_several_files_goes_forth_and_back_with_one_link(tree: Tree
 
 
 def test_trees_are_kept_swept_and_used_again(tree: Tree) -> None:
-    """One is kept here besides the live ones; going to one that is there fetches nothing; a damaged one is made anew."""
+    """One is kept here besides the live ones; damage of what starts is seen; going to a tree that is there fetches nothing."""
     for minor in (1, 2, 3):
         tree.upgraded(tree.archive(f"1.{minor}.0", minor + 1))
     assert tree.trees() == ["1.1.0", "1.2.0", "1.3.0"]
@@ -82,9 +82,16 @@ def test_trees_are_kept_swept_and_used_again(tree: Tree) -> None:
     answer = tree.slotward("doctor")
     damaged = [one for one in answer.json["checks"] if "'lib/body' is a file of" in one["message"]]
     assert [one["state"] for one in damaged] == ["fail"], answer
-    refused = tree.begin(tree.archive("1.6.0", 7, "sleep"), "--adopt")
-    assert refused.json["state"] == "trial", refused
-    assert tree.slotward("rollback", "--pending").json["state"] == "rolled-back"
+    for version, sequence in (("1.6.0", 7), ("1.7.0", 8)):
+        trial = tree.on_trial(tree.archive(version, sequence))
+        assert tree.slotward("rollback", "--id", trial).json["state"] == "rolled-back"
+    assert tree.slotward("update", "--clear-failed", "1.6.0").exit == 0
+    target, _pushed = tree.target(tree.archive("1.6.0", 7))
+    prepared = tree.slotward("prepare", "--target", target)
+    assert (prepared.exit, prepared.json["reuse"], prepared.json["artifact"]) == (0, True, None), prepared
+    begun = tree.slotward("upgrade", "--target", target, "--no-wait")
+    confirmed = tree.slotward("confirm", "--id", begun.json["trial"]["id"], "--wait", "15")
+    assert (confirmed.json["state"], tree.update()["version"]) == ("confirmed", "1.6.0"), confirmed
 
 
 def test_a_process_that_runs_from_an_old_tree_keeps_it(tree: Tree) -> None:

@@ -145,7 +145,7 @@ def _check_archive(path: str, meter: _Meter, args: argparse.Namespace) -> None:
         entries = archive.check(meter)
     except codes.Refused as error:
         raise codes.refused(error.code, f"{path}: {error.text}") from None
-    laid_out = unpacking.lay_out(entries, args.product)
+    laid_out = unpacking.lay_out(entries, args.program or args.product)
     if isinstance(laid_out, codes.Refusal):
         raise codes.refused(laid_out.code, f"{path}: {laid_out.text}")
     release_say.say(f"{path}: {len(entries)} members, the program is {laid_out.program}")

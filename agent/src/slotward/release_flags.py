@@ -58,8 +58,11 @@ def _build(sub: argparse.ArgumentParser) -> None:
         "--artifact",
         required=True,
         action="append",
-        metavar="FILE[:OS-ARCH]",
-        help="a program, or an archive .tar.gz; its platform is read from a name that ends in _os_arch",
+        metavar="FILE[:OS-ARCH[:VARIANT]]",
+        help="a program, or an archive .tar.gz; what it is for is read from a name that ends in _os_arch or _os_arch_variant",
+    )
+    sub.add_argument(
+        "--program", metavar="NAME", help="what the program in an archive is called (default: the product)"
     )
     sub.add_argument(
         "--no-program-check",
