@@ -202,7 +202,8 @@ def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -
                 progress_file.nothing_to_do()
                 return answers.Answer(answers.DONE, shown(setup, prepared, would=False), said(setup, prepared))
             switching.refuse_used_id(prepared, args.id)
-            audit.started(product, args.id, prepared.from_version, prepared.record)
+            if not getattr(args, "applying", False):  # what waits for a word was started before
+                audit.started(product, args.id, prepared.from_version, prepared.record)
             descriptor = _staged(setup, prepared, args)
             try:
                 if args.stage_only or _waits(product, args):

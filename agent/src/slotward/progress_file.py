@@ -4,7 +4,7 @@
 Rules:
 - Never a record, never durable: written under a name of its own and renamed, without waiting for the disk, and what
   cannot be written is not (a full disk, another account than root). The work never fails for it.
-- At most about twice a second; a new phase, a wait and a failure are written at once.
+- At most about twice a second, but for a few in a row where little moves; a new phase, a wait and a failure are written at once.
 - One process works on one update, so what it is at is this module's own state.
 """
 
@@ -19,6 +19,7 @@ from slotcore import codes, phases, records
 from slotcore import product as products
 
 EVERY_S = 0.5
+IN_A_ROW = 3
 NEW = ".new"
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 SLACK_S = 5.0
@@ -31,13 +32,13 @@ class _File:
         self.path = product.path(phases.NAME)
         self.found = phases.Progress(phases.PREPARE, to, 0, os.getpid())
         self.done = 0
-        self._written = 0.0
+        self._free_at = 0.0
 
     def write(self, found: phases.Progress, at_once: bool = True) -> None:
         """Say this from now on."""
-        self.found = found
-        if at_once or time.monotonic() - self._written >= EVERY_S:
-            self._written = time.monotonic()
+        self.found, now = found, time.monotonic()
+        if at_once or now >= self._free_at - EVERY_S * IN_A_ROW:
+            self._free_at = max(self._free_at, now) + EVERY_S
             _write(self.path, found._replace(at=int(time.time())))
 
 
