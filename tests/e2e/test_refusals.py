@@ -23,7 +23,7 @@ from support import releases, server
 from slotcore import keys, manifest, signatures
 
 ARTIFACT = f"slotward_{{version}}_linux_{releases.ARCH}"
-LOOK = f"cd {nodes.SLOTS}; cat *.json; ls -lI lock -I audit.log -I progress.json --time-style=full-iso"
+LOOK = f"cd {nodes.SLOTS}; cat [!p]*.json; ls -lI lock -I audit.log -I progress.json --time-style=full-iso"
 
 
 class Target(NamedTuple):

@@ -20,7 +20,7 @@ from slotcore import product as products
 
 EVERY_S = 0.5
 IN_A_ROW = 3
-NEW = ".new"
+NEW = ".tmp"  # what settling sweeps, should a cut leave it
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 SLACK_S = 5.0
 
