@@ -31,7 +31,18 @@ GUARD_UNITS = ("slotward-guard@slotward", "slotward-rollback@slotward", "slotwar
 SUITES = hosts.SUITES
 BOX = "/var/tmp/e2e"
 COPIES = {"slots.json.copy", "update.json.copy", "trust.json.copy"}
-AT_REST = {"a", "b", "current", "good", "lock", "slots.json", "update.json", "trust.json", "audit.log", "progress.json"} | COPIES
+AT_REST = {
+    "a",
+    "b",
+    "current",
+    "good",
+    "lock",
+    "slots.json",
+    "update.json",
+    "trust.json",
+    "audit.log",
+    "progress.json",
+} | COPIES
 DEFAULTS: Mapping[str, object] = {"trial_length_s": 60, "settle_s": 1}
 """Long enough for whatever a test does in a trial, on a busy machine too; who waits for a deadline sets a shorter one."""
 MODE_OF_HOST = "/var/tmp/e2e-mode"
