@@ -110,6 +110,7 @@ def test_the_trial_ends_it_without_an_operator(
     assert node.slotward("update", "--clear-failed").json["cleared"] == [bad.version]
     allowed = node.slotward("prepare", "--target", node.target(bad), "--src", node.put(bad.artifact))
     assert (allowed.exit, allowed.code) == (0, "ok"), allowed
+    node.configure()
     node.upgraded(v110)
 
 
