@@ -35,7 +35,6 @@ class ActionModule(trials.TrialAction):
             argument_spec=upgrade_options.UPGRADE_OPTIONS,
             mutually_exclusive=upgrade_options.EXCLUSIVE,
             required_one_of=upgrade_options.ONE_OF,
-            required_by=upgrade_options.REQUIRED_BY,
             required_if=upgrade_options.REQUIRED_IF,
         )[1]
         product = (args["target"] or {}).get("product") or args["product"]
@@ -45,7 +44,8 @@ class ActionModule(trials.TrialAction):
             if args["permit"]:
                 trusting.read(args["permit"])  # what is no document stops here, before the host is touched
             self._params = dict(args, product=product)
-            result.update(self._upgrade(target, stones, self.contact().platform))
+            variant = "/" + args["variant"] if args["variant"] and not args["sha256"] else ""
+            result.update(self._upgrade(target, stones, self.contact().platform + variant))
         except (codes.Refused, codes.Retryable) as error:
             state = "refused" if isinstance(error, codes.Refused) else "failed"
             result.update(flow.failure(product, state, error.code, error.text))
@@ -57,7 +57,7 @@ class ActionModule(trials.TrialAction):
     def _read_target(self, args: Dict[str, Any]) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
         """The target to send and its stepping stones, read from the release when they were not given."""
         url = args["url"]
-        if args["release"] and args["sha256"]:
+        if args["sha256"] and (args["release"] or args["version"]):
             found = releases.by_digest(args["release"], args["sha256"], args["product"], args["version"], url)
             return found["target"], []
         if args["release"]:
@@ -131,8 +131,7 @@ class ActionModule(trials.TrialAction):
         told = ansible_glue.word_for(target, platform)
         if self._params["push"]:
             told = dict(told, url="")  # what is pushed is looked for at no address, not even by prepare
-        if self._params["channel"]:
-            told = dict(told, channel=self._params["channel"])
+        told.update({key: self._params[key] for key in ("channel", "variant") if self._params[key]})
         return ["--target", "-"], json.dumps(told)
 
     def _planned(self, target: Dict[str, Any], which: List[str], word: str, permit: List[str]) -> Dict[str, Any]:

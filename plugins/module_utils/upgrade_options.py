@@ -48,11 +48,8 @@ EXCLUSIVE = [
     ["push", "src"],
     ["sha256", "pins"],
     ["sha256", "target"],
-    ["variant", "release"],
-    ["variant", "target"],
 ]
 ONE_OF = [["release", "target", "version", "apply"]]
-REQUIRED_BY = {"sha256": ["release"]}
 REQUIRED_IF = [
     ["push", True, ["release", "target"], True],
     ["apply", False, ["release", "target", "version"], True],

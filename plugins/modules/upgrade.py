@@ -94,6 +94,7 @@ options:
     description:
       - For each architecture, C(amd64) and C(arm64), the SHA-256 of its artifact in O(release). For a product whose C(trust) is C(digest);
         no manifest is needed then, but O(version) without one.
+      - Without O(release), the product's own source says where it is, or O(url).
     type: dict
   version:
     description:
@@ -106,7 +107,7 @@ options:
     type: str
   variant:
     description:
-      - With O(version) alone, the variant of the artifact, when it is not the one that the product's description names.
+      - The variant of the artifact. With O(version) alone it is only needed when it is not the one that the product's description names.
     type: str
   url:
     description:
@@ -362,7 +363,6 @@ def main() -> None:
         argument_spec=upgrade_options.UPGRADE_OPTIONS,
         mutually_exclusive=upgrade_options.EXCLUSIVE,
         required_one_of=upgrade_options.ONE_OF,
-        required_by=upgrade_options.REQUIRED_BY,
         required_if=upgrade_options.REQUIRED_IF,
         supports_check_mode=True,
     )

@@ -15,7 +15,7 @@ import os
 import re
 import time
 import urllib.error
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from ansible.module_utils.urls import open_url
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, keys, manifest, rfc3339, signatures
@@ -134,18 +134,24 @@ def target(release: Release, url: Optional[str] = None) -> Dict[str, Any]:
         "sequence": release.manifest.sequence,
         "min_from": release.manifest.min_from,
         "manifest": release.text,
-        "artifacts": {entry.platform: artifact(entry, base) for entry in default_artifacts(release.manifest)},
+        "artifacts": {place: artifact(entry, base) for place, entry in artifacts_of(release.manifest).items()},
         "directory": release.directory,
     }
 
 
-def default_artifacts(body: manifest.Manifest) -> List[manifest.Artifact]:
-    """The artifacts that hosts take, one for each platform: they have the name that a host looks for."""
-    return [
-        entry
-        for entry in body.artifacts
-        if entry.name == targets.artifact_name(body.product, body.version, entry.platform)
-    ]
+def artifacts_of(body: manifest.Manifest) -> Dict[str, manifest.Artifact]:
+    """The artifacts that hosts take: by platform the one of the name that a host looks for, by ``platform/variant`` those of variants."""
+    found: Dict[str, manifest.Artifact] = {}
+    for entry in body.artifacts:
+        named = (body.product, body.version, entry.platform)
+        if entry.name == targets.artifact_name(*named):
+            found[entry.platform] = entry
+        if entry.variant and entry.name in (
+            targets.artifact_name(*named),
+            targets.artifact_name(*named, entry.variant),
+        ):
+            found["%s/%s" % (entry.platform, entry.variant)] = entry
+    return found
 
 
 def artifact(entry: manifest.Artifact, base: str) -> Dict[str, Any]:
@@ -180,11 +186,12 @@ def describe(release: Release, url: Optional[str] = None) -> Dict[str, Any]:
 
 
 def by_digest(
-    location: str, digests: Dict[str, str], product: str, version: Optional[str], url: Optional[str]
+    location: Optional[str], digests: Dict[str, str], product: str, version: Optional[str], url: Optional[str]
 ) -> Dict[str, Any]:
     """What ``release_info`` returns of a release that is trusted by digests given for each architecture.
 
-    A manifest in a directory is handed on for later, after its digests were compared; behind a URL nothing is asked for.
+    A manifest in a directory is handed on for later, after its digests were compared; behind a URL nothing is asked for. Without a
+    location the host knows where it is.
     """
     bad = [value for value in digests.values() if not _HEX64.fullmatch(str(value).lower())]
     if bad or not digests:
@@ -192,6 +199,8 @@ def by_digest(
             codes.BAD_DIGEST, "%s is not a SHA-256 in hexadecimal" % ascii(bad[0]) if bad else "no SHA-256 is given"
         )
     wanted = {"linux-%s" % arch: str(value).lower() for arch, value in digests.items()}
+    if location is None:
+        return _unread(product, str(version), wanted, (url or "").rstrip("/"), None)
     place = location.rstrip("/")
     if not is_url(place) and os.path.exists(os.path.join(place, MANIFEST)):
         return _compared(place, wanted, describe(read(place, product=product, version=version), url))

@@ -85,8 +85,7 @@ def test_a_version_and_a_channel_are_enough_where_the_product_has_a_source(stage
     [
         {"apply": False},
         {"push": True, "version": "1.0.0"},
-        {"variant": "x", "release": "/x"},
-        {"sha256": {"amd64": "0" * 64}, "version": "1.0.0"},
+        {"sha256": {"amd64": "0" * 64}},
         {"sha256": {"amd64": "0" * 64}, "release": "/x", "pins": ["p"]},
     ],
 )
@@ -194,6 +193,22 @@ def test_a_digest_from_root_needs_no_manifest(stage: Any, say: Any) -> None:
     assert (word["product"], word["version"], word["signature"], word["channel"]) == ("edge", "2.4.0", "", "beta")
     assert word["sha256"] in digests.values()
     assert word["url"].startswith("https://r.example/edge/2.4.0/edge_2.4.0_linux_")
+    del args["release"]
+    assert play(stage, "upgrade", **args).of("h1", "Do")["kind"] == "ok"
+    assert json.loads(agent.calls()[1]["stdin"]) == {**word, "url": ""}, "the product's source knows where it is"
+
+
+def test_a_variant_is_chosen_from_the_release(stage: Any, say: Any) -> None:
+    """By the key that release_info gives it; a release without it is refused before the host is asked."""
+    agent = stage.host("h1", upgrade=[[0, say.answer("current", from_="1.1.0", to="1.1.0")]])
+    target = say.target(product="edge")
+    for name, entry in list(target["artifacts"].items()):
+        target["artifacts"][name + "/musl"] = dict(entry, sha256="ef" * 32)
+    assert play(stage, "upgrade", product=None, target=target, variant="musl").of("h1", "Do")["kind"] == "ok"
+    word = json.loads(agent.calls()[0]["stdin"])
+    assert (word["sha256"], word["variant"]) == ("ef" * 32, "musl")
+    refused = play(stage, "upgrade", product=None, target=target, variant="full").of("h1", "Do")
+    assert (refused["kind"], refused["code"], "linux-amd64/musl" in refused["msg"]) == ("failed", "no-artifact", True)
 
 
 def test_back_after_confirmation_is_a_trial_that_is_seen_through(stage: Any, say: Any) -> None:

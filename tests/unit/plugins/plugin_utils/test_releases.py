@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import pathlib
+import types
 from typing import Any
 
 import pytest
@@ -158,3 +159,20 @@ def test_by_digest(releases: Any, codes: Any, release: Any, tmp_path: pathlib.Pa
         }
     }
     assert (info["target"]["manifest"], info["target"]["directory"]) == ("", None)
+
+
+def test_variants_are_beside_what_a_host_without_one_takes(releases: Any) -> None:
+    """By platform the plain name, by platform and variant each that names its variant; what has another name is for nobody."""
+    manifest = importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.slotcore.manifest")
+
+    def entry(name: str, variant: Any = None) -> Any:
+        return manifest.Artifact(name, "linux-amd64", "ab" * 32, 5, "binary", variant)
+
+    plain, full = entry("edge_1.0.0_linux_amd64", "full"), entry("edge_1.0.0_linux_amd64_musl", "musl")
+    odd = entry("edge_1.0.0_linux_amd64_other", "small")
+    body = types.SimpleNamespace(product="edge", version="1.0.0", artifacts=(plain, full, odd))
+    assert releases.artifacts_of(body) == {
+        "linux-amd64": plain,
+        "linux-amd64/full": plain,
+        "linux-amd64/musl": full,
+    }
