@@ -308,12 +308,13 @@ class Node:
 
     def runnable(self) -> None:
         """I1: the entrypoint resolves to a complete program whose bytes are those of the slot's record, and it runs."""
-        slot = ""
-        while slot != self.link("current"):  # a trial may end between two looks: then look again
+        while True:
             slot = self.link("current")
             self.sh(f"test -x {ENTRYPOINT}")
             record = json.loads(self.host.read(f"{SLOTS}/slots.json"))["slots"][slot]
             found = self.sh(f"sha256sum <{ENTRYPOINT}").split()[0], self.sh("slotward version")
+            if self.link("current") == slot:  # else a trial has ended between two looks: look again
+                break
         assert found == (record["sha256"], f"slotward {record['version']}")
 
     def guard_log(self) -> str:
