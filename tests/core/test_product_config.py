@@ -57,7 +57,7 @@ expect = "v={{version}}"
 config_arguments = "--check /etc/redis.conf"
 
 [restart]
-method = "reload"
+method = "restart"
 drain_s = 5
 
 [confirm]
@@ -171,7 +171,7 @@ def test_every_key_reaches_the_product() -> None:
         health_window_s=45,
         smoke_expect="v={version}",
         config_check=("--check", "/etc/redis.conf"),
-        reload=True,
+        reload=False,
         drain_s=5,
         confirming=products.Confirming(4, 5, 6),
         source=products.Source(
@@ -238,6 +238,12 @@ def test_a_small_file_is_all_defaults() -> None:
     assert product.hook("veto") is None
 
 
+def test_going_forward_by_a_reload_is_for_data_that_is_not_kept() -> None:
+    """The key alone; what keeps data while the daemon is down has another test."""
+    product, said = load(MINIMAL + '[restart]\nmethod = "reload"\n')
+    assert (product.reload, said) == (True, ())
+
+
 def test_a_tree_s_program_lies_in_it() -> None:
     """And a hook is found by its name."""
     product, _found = load(FULL)
@@ -273,6 +279,13 @@ def test_no_smoke_test_runs_nothing() -> None:
         (["[hook-veto]", 'command = "/bin/true"', 'when = "always"'], "[hook-veto]: when is for [hook-snapshot] alone"),
         (["[hook-veto]"], "[hook-veto]: command is missing"),
         (["[hook-snapshot]", 'command = "/bin/true"'], "belong together, and only [hook-snapshot] is there"),
+        (
+            [
+                *("[hook-snapshot]", 'command = "/bin/true"', "[hook-restore]", 'command = "/bin/true"'),
+                *("[restart]", 'method = "reload"'),
+            ],
+            'with method = "reload" it never is: use restart',
+        ),
         (["[window-x]", 'from = "10:00"', 'to = "10:00"', 'zone = "UTC"'], "so it is never open"),
         (
             ["[window-x]", 'from = "25:00"', 'to = "10:00"', 'zone = "UTC"'],

@@ -410,3 +410,20 @@ def test_C6_a_foreign_restart_saves_no_bad_release(toy: toys.Toy) -> None:
         time.sleep(0.5)
     assert toy.goes_back(["crash-loop"], 50)["to"] == "1.8.0"
     assert toy.update()["version"] == "1.0.0"
+
+
+@pytest.mark.every_mode
+def test_L6_C10_a_hold_counts_in_every_mode(node: nodes.Node, v110: releases.Release) -> None:
+    """Whoever does the work, and whoever asks: the daemon's own way passes the same gate, and cannot lift it."""
+    held = node.slotward("hold", "--why", "the fair", "--owner", "ana")
+    assert held.exit == 0, held
+    answer = node.begin(v110)
+    assert (answer.exit, answer.code, answer.json["state"]) == (3, "held", "refused"), answer
+    assert "by ana until it is taken away: the fair" in answer.message
+    assert node.running() == "1.0.0"
+    if node.mode.section:
+        script = "runuser -u slotward -- /usr/local/bin/slotward unhold --json"
+        assert '"not-root"' in node.sh(script, check=False)
+        assert node.sh(f"stat -c '%U %a' {HOLD}") == "root 644"
+    assert node.slotward("unhold").json["changed"] is True
+    assert node.upgraded(v110).json["to"] == "1.1.0"

@@ -8,11 +8,10 @@ Rules:
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Dict, List
 
 from slotcore import codes, keeping, outcome, settle, status
-from slotward import answers, build_info, host, looking, own, product_files, systemd
+from slotward import answers, build_info, hand, host, looking, own, product_files, systemd
 
 if TYPE_CHECKING:
     import argparse
@@ -61,7 +60,7 @@ def _line(setup: own.Setup, unit: status.Unit) -> Dict[str, Any]:
         "message": "; ".join(setup.problems) or (": ".join(state.broken) if state.broken else ""),
         "trial_pending": pending is not None or settlement.action is not settle.Action.NONE,
         "trial": {"id": pending.trial_id, "to": pending.to_version} if pending is not None else None,
-        "held": os.path.lexists(product.path("hold.json")),
+        "held": hand.hold_as_json(product, state.update) is not None,
     }
 
 

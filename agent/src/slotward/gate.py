@@ -125,7 +125,7 @@ def installing(setup: own.Setup, state: settle.State, record: records.SlotRecord
     if current is not None and (running, current.sha256) == (record.version, record.sha256):
         return
     target = checks.Target(setup.product.name, record.version, "", record.sha256, "")
-    facts = facts_of(setup, state, target, running)
+    facts = facts_of(setup, state, target, running, forced=not state.in_use)  # windows are for what runs already
     if running is None:  # nothing known is replaced; what runs all the same is, and on hold that is no update either
         enabled = facts.policy.enabled or not state.in_use
         facts = facts._replace(policy=facts.policy._replace(enabled=enabled, same_major=False, strict_sequence=False))

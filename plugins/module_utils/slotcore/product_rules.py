@@ -147,6 +147,9 @@ def _disagreements(
     if len(hooks & {"snapshot", "restore"}) == 1:
         text = "[hook-snapshot] and [hook-restore] belong together, and only [hook-%s] is there (or good)"
         yield (), text % min(hooks & {"snapshot", "restore"})
+    if "snapshot" in hooks and single["restart"].text("method") == "reload":
+        text = '[hook-snapshot] keeps the data while the daemon is down, and with method = "reload" it never is: use restart'
+        yield (("restart", "method"),), text
     required = [one for one in repeated[product_sections.PROBE] if one.text("need") == "required"]
     if "probe" in update.names("confirm_sources") and not [one for one in required if one.section not in dropped]:
         yield ((UPDATE, "confirm_sources"),), "confirm_sources names probe, and there is no required [probe-…]"
