@@ -456,3 +456,14 @@ def test_a_trial_that_is_no_plain_file_is_ended_without_an_append_to_it() -> Non
 def test_nothing_is_tidied_while_a_trial_or_damage_may_need_it(odd: Dict[str, Any]) -> None:
     """A record in whatever state, links that differ and a broken record leave every name alone."""
     assert plans.plan_tidy(PRODUCT, state(current="a", good="a")._replace(**odd), LEFT) == ()
+
+
+def test_a_reload_is_written_down_since_the_guard_sees_no_start() -> None:
+    """Right after `current` has moved, so that the first exit of the new process counts; a restart leaves it to the guard."""
+    reloads = PRODUCT._replace(reload=True)
+    plan = plans.plan_swap(reloads, TRIAL)
+    ordinary = plans.plan_swap(PRODUCT, TRIAL)
+    log = reloads.path("trial.log")
+    started = b"start %d\n" % (TRIAL.deadline_s - TRIAL.length_s)
+    assert plan == (*ordinary[:-1], ops.Append(log, started), ops.Sync(log), ops.Restart())
+    assert ordinary[-1] == ops.Restart()
