@@ -100,11 +100,9 @@ hold:
   sample: {"why": "incident 4711", "owner": "ana", "until": 1798135200, "at": 1797900000}
 """
 
-from typing import Any, Dict, List, Optional
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, rfc3339
+from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, holding
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 
 OPTIONS = dict(
     ansible_glue.NODE_OPTIONS,
@@ -115,61 +113,23 @@ OPTIONS = dict(
 )
 
 
-def wanted(params: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """The hold as it should be, without what the agent fills in; None for none. Raises ValueError for what is no time."""
-    if params["state"] == "absent":
-        return None
-    until = rfc3339.parse(params["until"]) if params["until"] else None
-    found = {"why": params["why"], "owner": params["owner"], "until": until}
-    return {key: value for key, value in found.items() if key == "until" or value}
-
-
-def is_so(hold: Optional[Dict[str, Any]], want: Optional[Dict[str, Any]]) -> bool:
-    """Whether the host has this hold, or none when none is wanted."""
-    if hold is None or want is None:
-        return hold is want
-    return all(hold.get(key) == value for key, value in want.items())
-
-
-def words(params: Dict[str, Any]) -> List[str]:
-    """The agent's command."""
-    owner = ["--owner", params["owner"]] if params["owner"] else []
-    if params["state"] == "absent":
-        return ["unhold", *owner]
-    line = ["hold", "--why", params["why"], *owner]
-    return line + (["--until", params["until"]] if params["until"] else [])
-
-
-def others(params: Dict[str, Any], hold: Optional[Dict[str, Any]]) -> bool:
-    """Whether the hold is in another name than the one that is given, so that the agent will not change it."""
-    return bool(hold and params["owner"] and hold.get("owner") != params["owner"])
-
-
-def shown(product: str, hold: Optional[Dict[str, Any]]) -> str:
-    """One line of a difference."""
-    if hold is None:
-        return ""
-    until = " until %s" % rfc3339.render(hold["until"]) if hold.get("until") else ""
-    return "%s held%s: %s\n" % (product, until, hold["why"])
-
-
 def main() -> None:
     """Hold or release, when the host is not so already."""
     module = AnsibleModule(argument_spec=OPTIONS, required_if=[["state", "present", ["why"]]], supports_check_mode=True)
     product = module.params["product"]
     try:
-        want = wanted(module.params)
+        want = holding.wanted(module.params)
     except ValueError as error:
         module.fail_json(msg="until: %s" % error, product=product, state="refused", code="bad-request", hold=None)
     answer = ansible_glue.ask(module, ["update"])
     before = after = answer.data.get("hold")
-    changed = not answer.failed and not is_so(before, want)
-    if changed and module.check_mode and others(module.params, before):
+    changed = not answer.failed and not holding.is_so(before, want)
+    if changed and module.check_mode and holding.others(module.params, before):
         answer, changed = ansible_glue.broken(codes.HELD, "%(owner)s holds it: %(why)s" % before, "refused", 3), False
     elif changed:
         after = want
         if not module.check_mode:
-            answer = ansible_glue.ask(module, words(module.params))
+            answer = ansible_glue.ask(module, holding.words(module.params))
             changed = bool(answer.data.get("changed"))
             after = before if answer.failed else answer.data.get("hold")
     result = {
@@ -179,7 +139,7 @@ def main() -> None:
         "reason": None if answer.code == codes.OK else answer.data.get("message"),
         "retry": None,
         "hold": after,
-        "diff": {"before": shown(product, before), "after": shown(product, after)},
+        "diff": {"before": holding.shown(product, before), "after": holding.shown(product, after)},
     }
     ansible_glue.finish(module, answer, result, changed)
 
