@@ -87,7 +87,7 @@ def test_who_is_confirmed_by_probes_has_a_unit_that_looks() -> None:
     assert [value for key, value in found if key == "ExecStart"] == [start]
     conditions = [value for key, value in found if key == "ConditionPathExists"]
     assert conditions == ["|/srv/slots/demo/trial", "|/srv/slots/demo/baseline.json"]
-    assert {("After", "demo.service"), ("Restart", "always"), ("ReadWritePaths", "/srv/slots/demo")} <= set(found)
+    assert {("After", "demo.service"), ("Restart", "on-failure"), ("ReadWritePaths", "/srv/slots/demo")} <= set(found)
     assert not {"ProtectKernelTunables", "ProtectControlGroups", "PrivateNetwork"} & {key for key, _value in found}
     assert re.search(r"@[A-Z_]+@", files[path].text) is None
     agent = by_path(units.render(SELF._replace(confirm_sources=("probe",)), 252, AGENT, unit_files.Command("/x/good")))

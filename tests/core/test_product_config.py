@@ -296,6 +296,10 @@ def test_no_smoke_test_runs_nothing() -> None:
         (["[update]", "release_threshold = 2"], "release_threshold is 2 and there are 0 distinct pins"),
         (["[update]", "settle_s = 120"], "settle_s is 120 and trial_length_s is 120, so no trial could pass"),
         (["[update]", "health_window_s = 500"], "set a shorter health_window_s"),
+        (
+            ["[update]", 'confirm_sources = "probe"', "[confirm]", "passes = 56", "[probe-a]", 'kind = "unit"'],
+            "passes is 56, a round every 2 s, after [update] settle_s, 10 s: no trial of trial_length_s, 120 s, could",
+        ),
         (["[update]", 'trust = "digest"', f'release_pins = "{PIN}"'], "release_pins would count for nothing"),
         (["[update]", 'mirrors = "http://m.example"'], "mirrors has an http:// address"),
         (["[source]", 'url = "http://h/{version}"'], "[source] url has an http:// address"),

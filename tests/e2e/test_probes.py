@@ -55,6 +55,9 @@ def test_H1_one_429_and_a_probe_that_was_red_before_end_no_trial(daemon: webd.We
     assert state["probes"]["changes"] == 1
     assert daemon.runs() == "1.1.0"
     daemon.node.waits(lambda: daemon.node.sh(f"ls {webd.SLOTS}").find("baseline") < 0, 10, "the baseline is gone")
+    daemon.node.waits(lambda: daemon.watcher() == ("inactive", "success"), 10, "the watcher has ended")
+    daemon.node.sh("sleep 3")  # longer than the wait before an automatic restart
+    assert daemon.watcher() == ("inactive", "success")
 
 
 @pytest.mark.host
@@ -86,21 +89,22 @@ def test_flapping_goes_back_and_the_reason_is_in_status(daemon: webd.Webd, shop:
 @pytest.mark.hosts
 def test_H5_a_reboot_before_the_probes_have_decided_is_no_failure(daemon: webd.Webd, shop: releases.Workshop) -> None:
     """The boot after it has the whole length again, and counts from nothing."""
-    daemon.install(confirm="passes = 12\n")
-    v110 = webd.release(shop, "1.1.0", 2, says="200 200 429 200 200 200 200 200 200 200 200 200")
-    answer = daemon.upgrade(v110, "--no-wait")
+    node = daemon.node
+    daemon.install(confirm="passes = 90\n", trial_length_s=120)
+    answer = daemon.upgrade(webd.release(shop, "1.6.0", 7), "--no-wait")
     assert (answer.exit, answer.json["state"]) == (0, "trial"), answer
-    daemon.node.waits(lambda: (daemon.update()["probes"] or {}).get("passes", 0) >= 2, 15, "two rounds have passed")
-    daemon.node.host.reboot()
+    node.waits(lambda: (daemon.update()["probes"] or {}).get("passes", 0) >= 2, 30, "two rounds have passed")
+    node.host.reboot()
     state = daemon.update()
     assert (state["state"], state["trial"]["boots_left"]) == ("trial", 2)
-    daemon.node.waits(lambda: (daemon.update()["probes"] or {}).get("passes", 0) >= 1, 20, "a round has passed")
-    assert daemon.update()["probes"]["passes"] < 10
-    daemon.describe(confirm="passes = 2\n")
-    daemon.node.sh(f"systemctl restart {webd.WATCHER}")
+    counted = f"journalctl -q --no-pager -b -o cat -u {webd.WATCHER} | grep -m 1 'of 90 rounds'"
+    node.waits(lambda: node.sh(counted, check=False) != "", 30, "a round has counted")
+    assert node.sh(counted) == "wait: 1 of 90 rounds in a row passed"
+    daemon.describe(confirm="passes = 2\n", trial_length_s=120)
+    node.sh(f"systemctl restart {webd.WATCHER}")
     state = daemon.waits(["confirmed"])
     assert (state["state"], state["last"]["state"]) == ("confirmed", "confirmed")
-    assert daemon.runs() == "1.1.0"
+    assert daemon.runs() == "1.6.0"
 
 
 KINDS = """

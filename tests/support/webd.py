@@ -172,6 +172,12 @@ class Webd:
             check=False,
         )
 
+    def watcher(self) -> tuple[str, str]:
+        """What systemd says of the unit that looks at its probes: its state and its result."""
+        shown = self.node.sh(f"systemctl show -p ActiveState,Result {WATCHER}").splitlines()
+        found = dict(line.partition("=")[::2] for line in shown)
+        return found["ActiveState"], found["Result"]
+
     def waits(self, what: Sequence[str], within: float = 40) -> dict[str, Any]:
         """Wait until probing has come to one of these verdicts; the state then."""
         self.node.waits(lambda: (self.update()["probes"] or {}).get("verdict") in what, within, f"probing says {what}")

@@ -116,6 +116,6 @@ def start_watching(product: products.Product) -> None:
 
     name = unit_files.probe_unit_of(product.name)
     try:
-        systemd.start_no_block(name)
+        systemd.restart_no_block(name)  # one that looks at what was before may be ending just now
     except (codes.Refused, codes.Retryable) as error:
         audit.warn(f"{name} was not started, the next start of {product.unit} does it: {error.text}")

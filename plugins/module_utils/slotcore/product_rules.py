@@ -153,6 +153,17 @@ def _disagreements(
     required = [one for one in repeated[product_sections.PROBE] if one.text("need") == "required"]
     if "probe" in update.names("confirm_sources") and not [one for one in required if one.section not in dropped]:
         yield ((UPDATE, "confirm_sources"),), "confirm_sources names probe, and there is no required [probe-…]"
+    yield from _of_rounds(update, single["confirm"])
+
+
+def _of_rounds(update: Values, confirm: Values) -> Iterator[Disagreement]:
+    passes, interval_s = confirm.integer("passes"), confirm.integer("interval_s")
+    settle_s, length_s = update.integer("settle_s"), update.integer("trial_length_s")
+    rounds_s = (passes - 1) * interval_s
+    if "probe" in update.names("confirm_sources") and settle_s < length_s <= settle_s + rounds_s:
+        text = "[confirm] passes is %d, a round every %d s, after [update] settle_s, %d s: no trial of trial_length_s, %d s, could pass"
+        keys = (("confirm", "passes"), ("confirm", "interval_s"), (UPDATE, "settle_s"), (UPDATE, "trial_length_s"))
+        yield keys, text % (passes, interval_s, settle_s, length_s)
 
 
 def _of_update(update: Values, url: str) -> Iterator[Disagreement]:
