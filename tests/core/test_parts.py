@@ -14,7 +14,7 @@ UNIT = products.Part("unit", "probe.service", "/etc/systemd/system/probe.service
 DATA = products.Part("schema", "schema.sql", "/usr/share/probe/schema.sql")
 PARTED = values.PRODUCT._replace(layout="versions", program="probe", parts=(DATA, UNIT))
 END = plans.End(codes.OPERATOR, "because", values.AT)
-HOME = [ops.Append, ops.Reload, ops.Append, ops.Restart]
+HOME = [ops.Append, ops.Reload, ops.Restart, ops.Append]
 LOG = trial.LOG_HEADER + trial.UNIT_DUE
 
 
@@ -61,7 +61,7 @@ def test_going_back_reads_the_old_unit_file_before_the_restart_and_depends_on_no
     """I2: the rename comes first; a refusal to read is no reason not to restart."""
     state = values.on_trial()._replace(log=LOG)
     plan = links.plan_return(PARTED, state)
-    assert plan[0] == ops.Rename("/slots/back", "/slots/current")
+    assert plan[:2] == (ops.Append("/slots/trial.log", trial.MOVED), ops.Rename("/slots/back", "/slots/current"))
     assert kinds(plan, ops.Append, ops.Reload, ops.Restart) == HOME
     assert ops.Reload(must=False) in plan
     lost = links.plan_return(PARTED, state._replace(log=b""))

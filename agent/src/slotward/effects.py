@@ -155,8 +155,8 @@ def restart(units: Sequence[str], respect_stop: bool) -> None:
         systemd.restart(*units, alone=alone)  # the daemon's unit wants the helper's, and would start it
 
 
-def reload(product: products.Product, must: bool) -> None:
-    """Have systemd read its unit files again; a refusal is told where nothing may depend on it."""
+def reload(product: products.Product, must: bool) -> List[codes.Retryable]:
+    """Have systemd read its unit files again; a refusal is told, and answered, where no restart may depend on it."""
     from slotward import systemd
 
     try:
@@ -164,9 +164,10 @@ def reload(product: products.Product, must: bool) -> None:
     except codes.Retryable as error:
         if must:
             raise
-        print(
-            answers.plain(f"{product.unit} starts as the other release's unit file says: {error.text}"), file=sys.stderr
-        )
+        text = f"{product.unit} starts as the other release's unit file says: {error.text}"
+        print(answers.plain(text), file=sys.stderr)
+        return [error]
+    return []
 
 
 def reload_daemon(product: products.Product, start: bool) -> bool:
@@ -195,6 +196,18 @@ class Forward(NamedTuple):
     """With a reload: a stopped unit is started instead."""
 
 
+def _copy(product: products.Product, operation: ops.Copy, descriptor: int) -> None:
+    from slotward import labels, staging
+
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    staging.copy_verified(descriptor, operation.path, operation.size, operation.sha256)
+    try:
+        labels.give(operation.path, like=product.entrypoint)  # the rename keeps it
+    except codes.Refused:
+        staging.remove(operation.path)
+        raise
+
+
 def executor_for(
     product: products.Product,
     sources: Mapping[str, int],
@@ -203,36 +216,28 @@ def executor_for(
 ) -> executor.Executor:
     """An executor whose copies read from the open descriptors `sources`, by the plan's source name."""
 
-    def copy(operation: ops.Copy) -> None:
-        from slotward import labels, staging
-
-        descriptor = sources[operation.source]
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        staging.copy_verified(descriptor, operation.path, operation.size, operation.sha256)
-        try:
-            labels.give(operation.path, like=product.entrypoint)  # the rename keeps it
-        except codes.Refused:
-            staging.remove(operation.path)
-            raise
-
     def unpack(operation: ops.Unpack) -> None:
         from slotward import trees
 
         trees.make(product, operation, sources[operation.source])
+
+    unread: List[codes.Retryable] = []
 
     def restarted() -> None:
         if forward is not None:
             forward.before()
         if forward is None or not forward.reload or not reload_daemon(product, forward.start):
             restart(units_of(product), respect_stop)
+        if unread:
+            raise unread[0]
 
     return executor.Executor(
-        copy=copy,
+        copy=lambda operation: _copy(product, operation, sources[operation.source]),
         check=lambda operation: check_slot(product, operation.path, operation.version),
         arm=lambda: arm(product),
         restart=restarted,
         restart_helper=lambda: restart((product.helper_unit,), respect_stop),
-        reload=lambda operation: reload(product, operation.must),
+        reload=lambda operation: unread.extend(reload(product, operation.must)),
         unpack=unpack,
     )
 

@@ -200,9 +200,10 @@ def begin_trial(product: products.Product, seen: Look, release: Release, restart
         audit.permitted(product, pending, release.permit.permit_id)
     try:
         permitted = trust_plans.plan_permitted(product, seen.state, release.permit, int(time.time()))
-        forward = effects.Forward(lambda: audit.swapped(product, pending), product.reload, release.start)
-        switched = effects.executor_for(product, {}, forward=forward)
         keeps = keeping.is_kept(product, keeping.epoch(seen.state), release.record.epoch)
+        reloads = product.reload and not (keeps or product.has_unit_part)  # neither comes with a reload
+        forward = effects.Forward(lambda: audit.swapped(product, pending), reloads, release.start)
+        switched = effects.executor_for(product, {}, forward=forward)
         switched.apply(plans.plan_swap(product, pending, permitted, restart, keeps), "swap")
     except (OSError, codes.Refused, codes.Retryable) as error:
         after = look(product)

@@ -55,13 +55,14 @@ def plan_return(product: products.Product, state: settles.State) -> ops.Plan:
     moved: ops.Plan = ()
     if state.current != home:
         ready = () if state.back == home else ops.link_durably(product.path("back"), home)
-        moved = (*ready, *_over(product, "back", "current"), *_unit_of(product, state, moves=True))
+        moved = (*ready, *_moving(product, state))
+    restart = (ops.Restart(), *_reloaded(product, state))
     if not product.helper_unit or state.helper == home:
-        return (*moved, ops.Restart()) if moved else ()
+        return (*moved, *restart) if moved else ()
     if state.helper_back == home:
-        return (*moved, *_over(product, HELPER_BACK, HELPER), ops.Restart())
+        return (*moved, *_over(product, HELPER_BACK, HELPER), *restart)
     anew = (*ops.link_durably(product.path(HELPER), home), ops.RestartHelper())
-    return (*moved, ops.Restart(), *anew) if moved else anew
+    return (*moved, *restart, *anew) if moved else anew
 
 
 def plan_owed(product: products.Product, state: settles.State, moved: ops.Plan) -> ops.Plan:
@@ -70,7 +71,7 @@ def plan_owed(product: products.Product, state: settles.State, moved: ops.Plan) 
     if ops.Restart in kinds:
         return ()
     if product.has_unit_part and trials.is_unread(state.log):
-        return (*_unit_of(product, state), ops.Restart())
+        return (ops.Reload(must=True), ops.Restart(), *_reloaded(product, state))
     if trials.owes(state.log):
         return (ops.Restart(),)
     if product.helper_unit and trials.owes(state.log, b"helper ") and ops.RestartHelper not in kinds:
@@ -86,15 +87,24 @@ def plan_unit(product: products.Product) -> ops.Plan:
     return (ops.Reload(must=True), ops.Append(log, trials.UNIT_READ), ops.Sync(log))
 
 
-def _unit_of(product: products.Product, state: settles.State, moves: bool = False) -> ops.Plan:
-    """Have systemd start the good release as its own unit file says, and say in the log whether it does."""
+def _moving(product: products.Product, state: settles.State) -> ops.Plan:
+    """Move `current` home, and have systemd start the good release as its own unit file says, should one come with it.
+
+    A refusal to read that is told, and nothing waits for it; after the restart it ends the plan, so that the claim stays
+    and the guard's ticks go on asking.
+    """
+    over = _over(product, "back", "current")
     if not product.has_unit_part:
+        return over
+    said = (ops.Append(product.path("trial.log"), trials.MOVED),) if state.log else ()
+    return (*said, *over, ops.Reload(must=False))
+
+
+def _reloaded(product: products.Product, state: settles.State) -> ops.Plan:
+    """Say in the log that systemd has read the unit file."""
+    if not (product.has_unit_part and state.log):
         return ()
-    if not state.log:
-        return (ops.Reload(must=False),)
-    log = product.path("trial.log")
-    said = (ops.Append(log, trials.MOVED),) if moves else ()
-    return (*said, ops.Reload(must=False), ops.Append(log, trials.RELOADED))
+    return (ops.Append(product.path("trial.log"), trials.RELOADED),)
 
 
 def _over(product: products.Product, source: str, name: str) -> ops.Plan:

@@ -117,7 +117,10 @@ class RestartHelper(NamedTuple):
 
 
 class Reload(NamedTuple):
-    """Have systemd read its unit files again: one of them has moved. Where nothing else may depend on it, a refusal is told."""
+    """Have systemd read its unit files again: one of them has moved.
+
+    What need not be is told when it is refused, and ends the plan only after its restart, on which nothing may depend.
+    """
 
     must: bool
 

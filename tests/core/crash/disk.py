@@ -156,11 +156,12 @@ class Disk:
         self._pending = [changes for changes in self._pending if changes not in durable]
 
     def tears(self) -> Tuple[Tear, ...]:
-        """The files whose bytes are not durable."""
+        """The files whose bytes are not durable; one that no name leads to any more, even after a cut, is none."""
+        named = {node.file for names in (self._names, self._durable_names) for node in names.values()}
         return tuple(
             Tear(number, self._durable_bytes.get(number, b""), data[len(self._durable_bytes.get(number, b"")) :])
             for number, data in self._bytes.items()
-            if self._durable_bytes.get(number) != data
+            if number in named and self._durable_bytes.get(number) != data
         )
 
     def choices(self) -> Iterator[Choice]:

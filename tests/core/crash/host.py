@@ -119,6 +119,11 @@ class Host:
         for tool in CUT_TOOLS:
             self._program(f"cut/{tool}", _CUT % tool)
 
+    def facts(self, *lines: str) -> None:
+        """Have the guard know more of the product than its unit and slots."""
+        text = "\n".join((f"UNIT={self.product.unit}\nSLOTS={self.product.slots_dir}", *lines, ""))
+        self._write("lib/guard.d/probe.env", text)
+
     def _write(self, name: str, text: str) -> None:
         """In one step: a guard that runs already reads the old text or the new one, never the half of it."""
         path = pathlib.Path(self.root, name)
