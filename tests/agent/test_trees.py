@@ -14,9 +14,9 @@ from typing import Callable, Dict, Iterator
 import pytest
 from agent.growing import PROGRAM, Grove, archive
 
-from slotcore import codes, listings, ops, records, settle
+from slotcore import audit, codes, listings, ops, records, settle
 from slotcore import product as products
-from slotward import cmd_repair, host, manager, placing, process, slots, sweeping, trees
+from slotward import cmd_repair, host, manager, placing, prepare, process, slots, sweeping, trees
 
 NEW = archive(b"#!/bin/sh\nexit 7\n", lib_data=b"data", tool=b"tool")
 TREE = {"app": b"#!/bin/sh\nexit 7\n", "lib/data": b"data", "tool": b"tool"}
@@ -46,6 +46,19 @@ def test_C2_a_file_is_adopted_into_a_tree_of_one_file(grove: Grove) -> None:
     assert grove.entrypoint.read_bytes() == PROGRAM
     assert (seen.state.entrypoint, host.damage(grove.product, seen.state)) == ("ours", "")
     assert seen.settlement.action is settle.Action.NONE
+
+
+def test_a_host_without_the_daemon_gets_it_from_an_archive(grove: Grove) -> None:
+    """What setup installs may be packed, and says so by its first bytes; it is not run before it is unpacked."""
+    (grove.root / "release").write_bytes(NEW)
+    with open(grove.root / "release", "rb") as file:
+        here = f"/proc/self/fd/{file.fileno()}"
+        assert prepare.said_of(grove.product._replace(smoke_argv=("version",)), here, here) == ("unknown", 0)
+        record = grove.record("1.1.0", NEW, 2)
+        placing.adopt(grove.product, manager.look(grove.product), record, file.fileno(), audit.INSTALLED)
+    assert grove.files("1.1.0") == TREE
+    assert (grove.entrypoint.read_bytes(), grove.state().update.floor) == (TREE["app"], 2)
+    assert host.damage(grove.product, grove.state()) == ""
 
 
 def test_an_adopted_file_needs_a_version_that_a_directory_can_be_called_after(grove: Grove) -> None:

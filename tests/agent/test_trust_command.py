@@ -493,7 +493,7 @@ def test_a_host_may_be_told_before_anything_is_installed(host: Host) -> None:
     assert host.run("update").json["trust"]["sequence"] == 1
     product = own.load(str(host.top / "config.toml")).product
     record = records.SlotRecord("1.0.0", 1, "0" * 64, 3)
-    adopted = plans.plan_adopt(product, read_state(product), record, plans.ENTRYPOINT)
+    adopted = plans.plan_adopt(product, read_state(product), record)
     written = [op.data for op in adopted if isinstance(op, ops.Write) and op.path.endswith("update.json.tmp")]
     assert [records.parse_update(data, "x").trust for data in written] == [1]
     for name in ("trust.json", "trust.json.copy"):

@@ -55,11 +55,17 @@ def test_a_newer_record_of_the_same_bytes_goes_into_the_listing() -> None:
 
 def test_adopting_makes_a_tree_of_the_file_and_links_the_entrypoint_to_the_program() -> None:
     """The entrypoint moves last, as with two files."""
-    plan = plans.plan_adopt(TREES, settle.State(), RECORD, plans.ENTRYPOINT)
+    plan = plans.plan_adopt(TREES, settle.State(), RECORD)
     assert plan[8:13] == ops.unpack_durably("/slots/versions/1.1.0", plans.ENTRYPOINT, RECORD, "binary")
     assert plan[-3:] == ops.link_durably("/bin/probe", "/slots/current/probe")
-    kept = plans.plan_adopt(TREES, settle.State(), RECORD, plans.ENTRYPOINT, KEPT)
+    kept = plans.plan_adopt(TREES, settle.State(), RECORD, filling.Source(plans.ENTRYPOINT, kept=KEPT))
     assert not [operation for operation in kept if isinstance(operation, (ops.Discard, ops.Unpack))]
+
+
+def test_first_bytes_tell_an_archive_from_a_program() -> None:
+    """Where no manifest says the kind; a file that is too short is no archive."""
+    assert filling.kind_by(b"\x1f\x8b\x08") == ops.ARCHIVE
+    assert [filling.kind_by(head) for head in (b"\x7fELF", b"#!/bin/sh", b"\x1f", b"")] == [ops.BINARY] * 4
 
 
 def test_two_files_are_filled_as_ever() -> None:

@@ -86,10 +86,10 @@ def test_a_confirmation_whose_record_was_damaged_goes_by_the_links() -> None:
 def test_the_first_install_is_before_nothing() -> None:
     """Adopted or installed on a host that runs nothing of ours: the floor is the configured one; mended later, as confirmed."""
     nothing = settle.State(entrypoint="file")
-    assert floor_in(plans.plan_adopt(PREVIOUS, nothing, record(4), plans.ENTRYPOINT)) == 0
-    assert floor_in(plans.plan_adopt(CURRENT, nothing, record(4), plans.ENTRYPOINT)) == 4
+    assert floor_in(plans.plan_adopt(PREVIOUS, nothing, record(4))) == 0
+    assert floor_in(plans.plan_adopt(CURRENT, nothing, record(4))) == 4
     runs = settle.State(current="a", good="a", in_use=True, entrypoint="ours", slots={"a": record(4)})
-    assert floor_in(plans.plan_adopt(PREVIOUS, runs, record(6), plans.ENTRYPOINT)) == 4
+    assert floor_in(plans.plan_adopt(PREVIOUS, runs, record(6))) == 4
 
 
 def test_the_plans_differ_in_the_floor_alone() -> None:

@@ -113,11 +113,11 @@ def test_an_abandoned_update_leaves_no_way_back() -> None:
 
 def test_adopting_takes_the_helper_along() -> None:
     """Otherwise its link would name the slot that the next release is written to, outside of any trial."""
-    plan = plans.plan_adopt(HELPED, state("a", "a", entrypoint="file"), record("0.9.0-by-hand"), plans.ENTRYPOINT)
+    plan = plans.plan_adopt(HELPED, state("a", "a", entrypoint="file"), record("0.9.0-by-hand"))
     assert names(plan)[-4:] == ["good", "current", "helper", "probe"]
     assert link_of(plan, "helper") == ["b"]
     left = state("a", "a", entrypoint="file")._replace(helper_back="a")
-    plan = plans.plan_adopt(HELPED, left, record("0.9.0-by-hand"), plans.ENTRYPOINT)
+    plan = plans.plan_adopt(HELPED, left, record("0.9.0-by-hand"))
     assert names(plan)[:4] == ["-trial.log", "-trial.sources", "-back", "-helper.back"]
 
 
@@ -156,7 +156,7 @@ def test_a_product_without_a_helper_has_nothing_of_it_in_its_plans() -> None:
         plans.plan_confirm(PRODUCT, seen, TRIAL, END),
         plans.plan_go_back(PRODUCT, seen, TRIAL, END),
         plans.plan_abandon(PRODUCT, seen, TRIAL, END),
-        plans.plan_adopt(PRODUCT, state("a", "a", entrypoint="file"), record("0.9.0-by-hand"), plans.ENTRYPOINT),
+        plans.plan_adopt(PRODUCT, state("a", "a", entrypoint="file"), record("0.9.0-by-hand")),
     ):
         assert "helper" not in repr(plan)
         assert not any(isinstance(operation, ops.RestartHelper) for operation in plan)

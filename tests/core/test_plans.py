@@ -69,7 +69,7 @@ def all_synced(plan: ops.Plan) -> bool:
 
 def test_adopting_for_the_first_time_goes_in_the_order_of_the_page() -> None:
     """Bytes, records, good, current, and the entrypoint last of all."""
-    plan = plans.plan_adopt(PRODUCT, settle.State(), record("0.9.0-by-hand"), plans.ENTRYPOINT)
+    plan = plans.plan_adopt(PRODUCT, settle.State(), record("0.9.0-by-hand"))
     assert names(plan) == ["slots.json", "a", "slots.json", "update.json", "good", "current", "probe"]
     cleared, filled = written(plan, "slots.json")
     assert (cleared["slots"], filled) == ({}, {"spec": 1, "slots": {"a": record("0.9.0-by-hand").as_json()}})
@@ -88,14 +88,14 @@ def test_I3_adopting_takes_the_highest_floor_it_knows(
     """The record's, the configured and embedded, and the adopted file's own."""
     found = settle.State(update=records.Update(floor=recorded, newest_issued=11))
     product = PRODUCT._replace(base_floor=configured)
-    plan = plans.plan_adopt(product, found, record("0.9.0-by-hand")._replace(sequence=sequence), plans.ENTRYPOINT)
+    plan = plans.plan_adopt(product, found, record("0.9.0-by-hand")._replace(sequence=sequence))
     (update,) = written(plan, "update.json")
     assert (update["floor"], update["newest_issued"]) == (floor, 11)
 
 
 def test_C2_adopting_in_use_fills_the_free_slot_and_moves_good_first() -> None:
     """The file at the entrypoint is what starts until the last step."""
-    plan = plans.plan_adopt(PRODUCT, state("a", "a", entrypoint="file"), record("0.9.0-by-hand"), plans.ENTRYPOINT)
+    plan = plans.plan_adopt(PRODUCT, state("a", "a", entrypoint="file"), record("0.9.0-by-hand"))
     assert names(plan) == ["slots.json", "b", "slots.json", "update.json", "good", "current", "probe"]
     assert sorted(written(plan, "slots.json")[0]["slots"]) == ["a"]
     assert link_of(plan, "good") == link_of(plan, "current") == ["b"]
@@ -316,7 +316,7 @@ def test_a_cut_while_adopting_is_no_update_and_leaves_no_word_of_one() -> None:
 )
 def test_adopting_in_use_clears_what_an_earlier_trial_left(found: settle.State) -> None:
     """A cut between the two links must not look like a trial whose record was lost."""
-    plan = plans.plan_adopt(PRODUCT, found, record("0.9.0-by-hand"), plans.ENTRYPOINT)
+    plan = plans.plan_adopt(PRODUCT, found, record("0.9.0-by-hand"))
     assert names(plan)[:3] == ["-trial.log", "-trial.sources", "-back"]
     assert all_synced(plan)
 
@@ -366,7 +366,7 @@ def test_P6_no_plan_writes_a_record_in_place(name: str, plan: ops.Plan) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        plans.plan_adopt(PRODUCT, state("a", "a", entrypoint="file"), record("0.9.0-by-hand"), plans.ENTRYPOINT),
+        plans.plan_adopt(PRODUCT, state("a", "a", entrypoint="file"), record("0.9.0-by-hand")),
         plans.plan_stage(PRODUCT, state("b", "b"), record("0.9.0-by-hand"), 9),
         *(plan for _name, plan in EVERY[1:]),
     ],

@@ -123,3 +123,23 @@ def test_an_archive_is_no_file_of_layout_ab(node: nodes.Node, shop: releases.Wor
         assert "is of kind tar.gz; the slots of shrub take binary" in refused.message
     finally:
         toy.clear()
+
+
+def test_a_host_without_the_daemon_gets_it_from_an_archive(node: nodes.Node, shop: releases.Workshop) -> None:
+    """There is a unit and nothing at its entrypoint: setup installs the signed release, and the unit starts it."""
+    node.fresh(shop.release("1.0.0", 1))
+    made = Tree(node, "hedge")
+    made.clear()
+    try:
+        made.install("1.0.0")
+        node.sh(f"systemctl stop {made.unit}; rm {made.entrypoint}")
+        made.describe(top='layout = "versions"')
+        release = made.archive("1.1.0", 2)
+        _target, artifact = made.target(release)
+        manifest = node.put(release / "manifest.json")
+        installed = made.slotward("setup", "--from", artifact, "--manifest", manifest, "--version", "1.1.0")
+        assert (installed.exit, installed.json["version"]) == (0, "1.1.0"), installed
+        node.sh(f"systemctl start {made.unit}")
+        assert (node.sh(f"{made.entrypoint} version"), made.update()["floor"]) == ("hedge 1.1.0", 2)
+    finally:
+        made.clear()

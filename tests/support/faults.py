@@ -86,7 +86,7 @@ def _in(mode: str) -> tuple[products.Product, settle.State]:
 def adopt_points(mode: str = modes.ROOT) -> list[str]:
     """Adopting a plain file on a host whose slots are not in use."""
     state = settle.State(entrypoint="file")
-    return points("adopt", plans.plan_adopt(_in(mode)[0], state, OLD, plans.ENTRYPOINT))
+    return points("adopt", plans.plan_adopt(_in(mode)[0], state, OLD))
 
 
 def stage_points(mode: str = modes.ROOT) -> list[str]:

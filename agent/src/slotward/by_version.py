@@ -13,10 +13,8 @@ from __future__ import annotations
 import os
 from typing import Optional
 
-from slotcore import checks, codes, ops, records, taking
+from slotcore import checks, codes, filling, records, taking
 from slotward import own, placing, prepare, sourced
-
-GZIP = b"\x1f\x8b"
 
 
 def checked(
@@ -60,4 +58,4 @@ def sized(setup: own.Setup, prepared: prepare.Prepared, src: Optional[str]) -> p
 
 def kind_of(descriptor: int) -> str:
     """The kind of an artifact that no manifest names, by its first bytes: a compressed archive, or a program."""
-    return ops.ARCHIVE if os.pread(descriptor, len(GZIP), 0) == GZIP else ops.BINARY
+    return filling.kind_by(os.pread(descriptor, filling.HEAD, 0))

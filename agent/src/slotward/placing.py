@@ -31,6 +31,12 @@ def tree_of(product: products.Product, state: settle.State, record: records.Slot
     return kept
 
 
+def is_archive(path: str) -> bool:
+    """Whether a file begins as a compressed archive does."""
+    with open(host.open_named(path), "rb") as file:
+        return filling.kind_by(file.read(filling.HEAD)) == ops.ARCHIVE
+
+
 def adopt(
     product: products.Product,
     seen: manager.Look,
@@ -40,7 +46,10 @@ def adopt(
 ) -> manager.Look:
     """Take the file that starts today, or is being installed, into a slot (the lock must be held)."""
     kept = tree_of(product, seen.state, record)
-    plan = plans.plan_adopt(product, seen.state, record, plans.ENTRYPOINT, kept)
+    kind = (
+        "" if event == audits.INSTALLED else ops.BINARY
+    )  # what starts today is a program; what is brought may be packed
+    plan = plans.plan_adopt(product, seen.state, record, filling.Source(plans.ENTRYPOINT, kind, kept))
     effects.executor_for(product, {plans.ENTRYPOINT: descriptor}).apply(plan, "adopt")
     before = seen.state.slots.get(seen.state.current or "")
     audit.note(

@@ -110,6 +110,8 @@ def said_of(product: products.Product, content: str, path: str) -> Tuple[str, in
     """Version and sequence of a program: what a build of the agent carries, or what another daemon answers when asked."""
     if product.name == build_info.NAME:
         return builds.built_in(content)
+    if product.layout == products.VERSIONS and placing.is_archive(content):
+        return "unknown", 0  # what is in it is not run before it is unpacked
     from slotward import program_facts  # only another daemon's program is run to know it
 
     return program_facts.version_of(product, path) or "unknown", 0

@@ -169,7 +169,13 @@ def _install(setup: own.Setup, seen: manager.Look, work: Work, args: argparse.Na
         if args.manifest is not None:
             release = cmd_setup.verified(setup, seen, args.manifest, record.version, record.sha256)
             record = records.SlotRecord(
-                release.version, release.sequence, record.sha256, record.size, release.expires_at, release.channel
+                release.version,
+                release.sequence,
+                record.sha256,
+                record.size,
+                release.expires_at,
+                release.channel,
+                release.epoch,
             )
         if work.owner is not None and work.owner.manager == "dpkg":
             packages.divert(work.path)

@@ -17,12 +17,11 @@ import hashlib
 import os
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-from slotcore import archive, codes, listings, ops, semver, unpacking
+from slotcore import archive, codes, filling, listings, ops, semver, unpacking
 from slotward import effects, faults, opening, preflight, staging
 
 PIECE = 1 << 16
 PARTIAL = ops.PARTIAL
-GZIP = b"\x1f\x8b"
 EXECUTABLE, PLAIN = 0o755, 0o644
 
 
@@ -62,7 +61,7 @@ def unpack(
 
 def _writing(artifact: Artifact, program: str, limits: archive.Limits) -> Tuple[Sequence[int], Callable[[_Tree], None]]:
     """The sizes of what the artifact becomes, and what writes it; an archive is checked to its end."""
-    kind = artifact.kind or (ops.ARCHIVE if os.pread(artifact.source, 2, 0) == GZIP else ops.BINARY)
+    kind = artifact.kind or filling.kind_by(os.pread(artifact.source, filling.HEAD, 0))
     if kind == ops.BINARY:
         return [artifact.size], lambda tree: _write_program(tree, artifact, program)
     entries = archive.check(_pieces(artifact), limits)

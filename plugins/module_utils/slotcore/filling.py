@@ -27,6 +27,16 @@ class Source(NamedTuple):
     kept: Optional[listings.Listing] = None
 
 
+HEAD = 2
+"""How many of its first bytes tell what an artifact is that no manifest names."""
+_GZIP = b"\x1f\x8b"
+
+
+def kind_by(head: bytes) -> str:
+    """The kind of an artifact by its first bytes: a compressed archive, or else a program, none of which begins so."""
+    return ops.ARCHIVE if head[:HEAD] == _GZIP else ops.BINARY
+
+
 def plan_fill(
     product: products.Product, state: settle.State, slot: str, record: records.SlotRecord, source: Source
 ) -> ops.Plan:

@@ -12,18 +12,16 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional, Sequence
 
 from . import codes, filling, keeping, links, ops, recording, records, trust_plans
 from . import product as products
 from . import settle as settles
 from . import trial as trials
 
-if TYPE_CHECKING:
-    from . import listings
-
 STAGED = "staged"
 ENTRYPOINT = "entrypoint"
+ADOPTED = filling.Source(ENTRYPOINT)
 
 
 class End(NamedTuple):
@@ -51,8 +49,7 @@ def plan_adopt(
     product: products.Product,
     state: settles.State,
     record: records.SlotRecord,
-    source: str,
-    kept: Optional[listings.Listing] = None,
+    source: filling.Source = ADOPTED,
 ) -> ops.Plan:
     """Take the file that starts today (or is being installed) into a slot, make it good and current, then relink.
 
@@ -67,7 +64,7 @@ def plan_adopt(
     leftovers = ops.unlink_durably(product.slots_dir, *settles.TRIAL_NAMES, *links.ways_back(product)) if left else ()
     return (
         leftovers
-        + filling.plan_fill(product, state, slot, record, filling.Source(source, kept=kept))
+        + filling.plan_fill(product, state, slot, record, source)
         + recording.write(product, recording.UPDATE, records.render_update(update))
         + ops.link_durably(product.path("good"), slot)
         + links.plan_starts(product, slot)

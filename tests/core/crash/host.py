@@ -250,7 +250,7 @@ class Host:
     def adopting(self, state: settle.State, record: records.SlotRecord) -> ops.Plan:
         """The plan that adopts the file at the entrypoint."""
         kept = placing.tree_of(self.product, state, record)
-        return plans.plan_adopt(self.product, state, record, plans.ENTRYPOINT, kept)
+        return plans.plan_adopt(self.product, state, record, filling.Source(plans.ENTRYPOINT, kept=kept))
 
     def look(self, clock: settle.Clock) -> manager.Look:
         """The agent's look at the host, by a clock of ours."""

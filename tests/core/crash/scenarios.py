@@ -172,7 +172,7 @@ def _of_updates(host: Host) -> Dict[str, Scenario]:
         ("adopt in use, slot free", {**installed(), **by_hand}, "b"),
         ("adopt in use, leftovers", {**installed(back=b"->a", trial_log=values.STARTED), **by_hand}, "b"),
     ):
-        plan = plans.plan_adopt(product, _state(host, tree), values.record("0.9.0-by-hand"), plans.ENTRYPOINT)
+        plan = plans.plan_adopt(product, _state(host, tree), values.record("0.9.0-by-hand"))
         link = f"->{slot}".encode()
         held = {**_state(host, tree).slots, slot: values.record("0.9.0-by-hand")}
         done = {"slots/good": link, "slots/current": link, "bin/probe": LINKED, f"slots/{slot}": BYTES["0.9.0-by-hand"]}
