@@ -1075,6 +1075,7 @@ COVERED: Mapping[str, str] = {
     "release_publish._place": OPERATOR,
     "release_publish._sweep": OPERATOR,
     "release_signer._run": OPERATOR,
+    "placing.is_archive": "named",
     "slots.problem": "damage",
     "staging._create": "part",
     "staging.make_directory": DIRECTORY,

@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import itertools
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -104,7 +105,7 @@ class Disk:
         elif isinstance(operation, ops.Link):
             self._create(operation.path, Node(target=operation.target))
         elif isinstance(operation, (ops.Rename, ops.Claim)):
-            self._change((operation.source, None), (operation.path, self._names[operation.source]))
+            self._rename(operation.source, operation.path)
         elif isinstance(operation, ops.Unlink):
             if operation.path in self._names:
                 self._change((operation.path, None))
@@ -143,6 +144,15 @@ class Disk:
         listing = listings.render(listings.Listing(operation.record, (program,)))
         self._create(operation.path + ops.LISTING + ops.PARTIAL, self._new_file(listing))
         self._within = [ops.directory_of(operation.path)]
+
+    def _rename(self, source: str, path: str) -> None:
+        if self._is_tree(source) and self._is_tree(path):
+            raise OSError(errno.ENOTEMPTY, "a directory is renamed over another", path)
+        self._change((source, None), (path, self._names[source]))
+
+    def _is_tree(self, path: str) -> bool:
+        node = self._names.get(path)
+        return node is not None and node.file is not None and self._bytes[node.file].startswith(TREE)
 
     def _file(self, path: str) -> int:
         number = self._names[path].file
