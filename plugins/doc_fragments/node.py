@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-
-class ModuleDocFragment:
-    """How to reach the agent on the host, and which product is meant."""
-
-    DOCUMENTATION = r"""
-options:
+_PRODUCT = r"""
   product:
     description:
       - The product under the agent's care. The agent itself is the product V(slotward).
     type: str
     default: slotward
+"""
+_AGENT = r"""
   executable:
     description:
       - The agent's program on the host.
@@ -29,3 +26,10 @@ requirements:
   - The node agent on the host; the role P(slotward.fleet.agent#role) installs it.
   - Root on the host (C(become)) for everything but reading.
 """
+
+
+class ModuleDocFragment:
+    """How to reach the agent on the host, and which product is meant; ``AGENT`` is without the product."""
+
+    DOCUMENTATION = "options:" + _PRODUCT + _AGENT
+    AGENT = "options:" + _AGENT

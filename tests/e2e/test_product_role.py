@@ -34,7 +34,7 @@ class Stage:
             "product_adopt": True,
             "product_release_pins": [key.pin for key in shop.keys],
             "product_release_threshold": shop.threshold,
-            "product_trial_length_s": 60,
+            "product_trial_length_s": 300,  # no test here waits for its end, and a play takes long on a busy machine
             "product_settle_s": 1,
         }
 
