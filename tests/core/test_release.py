@@ -107,6 +107,14 @@ def test_what_hosts_would_refuse_is_not_built(changes: dict[str, Any], text: str
     assert refused(error) == (codes.BAD_RELEASE, text)
 
 
+@pytest.mark.parametrize(("epoch", "spec"), [(0, 1), (1, 2), (2**53 - 1, 2)])
+def test_only_an_epoch_asks_for_the_newer_spec(epoch: int, spec: int) -> None:
+    """What has none is written as ever, so that every agent reads it."""
+    body = release.build_manifest(wanted(epoch=epoch))
+    assert (json.loads(body)["spec"], json.loads(body).get("epoch", 0)) == (spec, epoch)
+    assert manifest.parse_body(body)[0].epoch == epoch
+
+
 def test_a_release_may_ask_for_itself_as_the_stepping_stone() -> None:
     """Only a newer one makes no sense."""
     assert manifest.parse_body(release.build_manifest(wanted(min_from="1.1.0")))[0].min_from == "1.1.0"
