@@ -188,11 +188,11 @@ staged:
   sample: null
 progress:
   description:
-    - How far an update is, C(phase), C(percent), C(rate), C(retry) (C(why), C(until)), or in C(failed_in) and C(code) where it failed;
+    - How far an update is, C(phase), C(percent), C(rate), C(retry) (C(why), C(next_at), C(until)), or in C(failed_in) and C(code) where it failed;
       null when none is on its way.
   returned: always
   type: dict
-  sample: {"phase": "fetch", "percent": 40, "rate": 1048576, "retry": null, "failed_in": null, "code": null, "at": 1795000000, "pid": 812}
+  sample: {"phase": "fetch", "to": "1.1.0", "percent": 40, "rate": 1048576, "retry": null, "failed_in": "", "code": "ok", "at": 1795000000, "pid": 812}
 windows:
   description:
     - When updates may begin, C(open), C(windows), C(frozen), C(next_at) (seconds since 1970) and C(problem); null for a product without
