@@ -108,7 +108,10 @@ def health(found: Dict[str, Any], config_path: str, executable: str, socket_path
     unit, slots = found["unit"] or {}, found["slots"] or {}
     slot = slots.get(slots.get("current") or "") or {}
     verdict: Dict[str, Any] = {"ok": False, "running_sha256": None, "slot_sha256": slot.get("sha256"), "why": None}
-    verdict["stale"] = older_than(int(unit.get("main_pid") or 0), files_of(config_path, str(unit.get("name"))))
+    files = files_of(config_path, str(unit.get("name")))
+    if found["product"] != PRODUCT:
+        files.remove(config_path)  # no other daemon reads the agent's
+    verdict["stale"] = older_than(int(unit.get("main_pid") or 0), files)
     if not found["installed"]:
         verdict["why"] = found["reason"]
         return verdict

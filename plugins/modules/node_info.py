@@ -292,7 +292,9 @@ health:
       type: str
       sample: 9f2c...
     stale:
-      description: The configuration, the unit file or a drop-in of it was written after the main process had started.
+      description:
+        - The agent's configuration, the unit file or a drop-in of it was written after the main process had started. Of another product
+          than the agent only its unit counts.
       type: bool
       sample: false
     why:

@@ -205,6 +205,16 @@ def test_a_process_older_than_its_configuration_is_stale(
     assert (node["health"]["stale"], node["health"]["ok"]) == (True, True)
 
 
+def test_another_daemon_does_not_read_the_agent_s_configuration(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
+    """Nobody restarts redis because the agent was configured."""
+    os.utime(status)
+    agent.says(update=[[0, seen(say, product="redis")]])
+    node = run_module("node_info", executable=agent.path, config=str(status), product="redis")
+    assert (node["health"]["stale"], node["health"]["ok"]) == (False, True)
+
+
 def test_a_configuration_from_the_future_says_nothing(
     agent: Any, run_module: Any, say: Any, status: pathlib.Path
 ) -> None:
