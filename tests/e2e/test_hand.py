@@ -427,3 +427,26 @@ def test_L6_C10_a_hold_counts_in_every_mode(node: nodes.Node, v110: releases.Rel
         assert node.sh(f"stat -c '%U %a' {HOLD}") == "root 644"
     assert node.slotward("unhold").json["changed"] is True
     assert node.upgraded(v110).json["to"] == "1.1.0"
+
+
+def test_a_kept_tree_is_gone_back_to(toy: toys.Toy) -> None:
+    """With trees the release before is still there after a newer one has failed; a tree that was changed is none."""
+    toy.slotward("remove", "--purge")
+    toy.install("1.0.0")
+    versions = {"top": 'layout = "versions"\nprogram = "toy"', "floor": "previous"}
+    toy.describe(**versions)
+    assert toy.slotward("setup", "--adopt").exit == 0
+    toy.upgraded(toy.release("5.1.0", 2))
+    toy.upgraded(toy.release("5.2.0", 3))
+    toy.on_trial(toy.release("5.3.0", 4, "exit 1"))
+    assert toy.goes_back(["crash-loop", "unit-failed"], 30)["to"] == "5.3.0"
+    toy.node.sh(f"cp -a {toy.slots}/versions/5.1.0/toy /run/toy; echo >>{toy.slots}/versions/5.1.0/toy")
+    changed = toy.slotward("rollback", "--to", "previous")
+    assert (changed.exit, changed.code) == (3, "not-kept"), changed
+    toy.node.sh(f"cp -a /run/toy {toy.slots}/versions/5.1.0/toy; rm /run/toy")
+    begun = toy.slotward("rollback", "--to", "previous", "--no-wait")
+    assert (begun.exit, begun.json["to"]) == (0, "5.1.0"), begun
+    done = toy.slotward("confirm", "--id", begun.json["trial"]["id"], "--wait", "15")
+    assert (done.json["state"], done.json["floor"]) == ("confirmed", 2), done
+    assert toy.slotward("rollback", "--to", "previous").json["changed"] is False
+    assert toy.node.sh(f"{toy.entrypoint} version") == "toy 5.1.0"
