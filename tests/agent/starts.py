@@ -18,7 +18,7 @@ from agent.accounts import ACCOUNT
 from support import releases, signing
 
 from slotcore import audit, keys, recording, records
-from slotward import answers, cmd_apply, faults, host, manager, own, systemd, units
+from slotward import answers, cli, cmd_apply, faults, host, manager, own, systemd, units
 
 UID = pwd.getpwnam(ACCOUNT).pw_uid
 OLD_PROGRAM = b"#!/bin/sh\necho slotward 1.0.0\n"
@@ -183,7 +183,9 @@ class Start:
 
     def apply(self) -> answers.Answer:
         """Run what the unit runs before a start, in this process; an error that carries a code is its answer."""
-        args = argparse.Namespace(config=str(self.config), json=False, product="slotward", command="apply")
+        args = argparse.Namespace(
+            config=str(self.config), json=False, product="slotward", command="apply", **cli.PLAIN["apply"]
+        )
         try:
             return cmd_apply.run(args)
         except answers.CODED as error:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from slotcore import codes, holds, records, windows
 from slotcore import product as products
-from slotward import answers, cmd_hold, doctor_hand, executor, hand, hooks, own
+from slotward import answers, cli_parse, cmd_apply, cmd_hold, doctor_hand, executor, hand, hooks, own
 
 NOTHING = records.Update()
 UTC = dt.timezone.utc
@@ -300,3 +300,13 @@ def test_a_hook_s_variables_hold_no_word_of_systemd_s(product: products.Product)
         "Environment=SLOTWARD_TRIAL=00112233445566aa",
         "Environment=SLOTWARD_SNAPSHOT=",
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root's records")
+@pytest.mark.parametrize("flag", ["--check", "--start", "--no-wait", "--force", "--accept-one-way", "--id=0011"])
+def test_the_agents_own_apply_takes_no_flag_of_a_products(flag: str, tmp_path: pathlib.Path) -> None:
+    """`apply --check` without a product is no start's apply: it changes nothing and says whose flag it is."""
+    args = cli_parse.parse(["apply", flag, "--config", str(tmp_path / "none.toml")], "/nowhere")
+    answer = cmd_apply.run(args)
+    assert (answer.exit, answer.json["changed"]) == (answers.USAGE, False)
+    assert "--product" in answer.lines[0]

@@ -222,3 +222,11 @@ def test_who_triggers_too_often_is_refused(name: str, file: str) -> None:
     lines = (UNITS / "slotward-start.conf").read_text().splitlines()
     assert "d /run/slotward-start 0755 root root -" in lines
     assert f"f /run/slotward-start/{file} 0600 @USER@ root -" in lines
+
+
+@pytest.mark.parametrize("flag", ["--check", "--start", "--no-wait", "--accept-one-way"])
+def test_a_flag_of_going_back_after_confirmation_ends_no_trial(start: Start, flag: str) -> None:
+    """Without --to such a line means something else than it would do, so it does nothing: a check changes nothing."""
+    answer = run(start, "rollback", flag)
+    assert (answer.exit, answer.json["changed"]) == (answers.USAGE, False)
+    assert "--to" in answer.lines[0]
