@@ -5,6 +5,8 @@ Rules:
 - What runs goes on running. What the next start runs is there at every moment: one rename puts the program back (I1).
 - A trial must end first. Every step may be repeated; the product's file goes last, so that a cut run can be completed.
 - The slots stay, with their records, unless `--purge` is given; guard and shared units stay, other products need them.
+- A file with a problem may leave out a part, or the slots: nothing is taken away by it. Nor while data is to be restored.
+- What `--purge` removes is a directory that has nothing of others in it, and nothing that the unit still starts from.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
-from slotcore import codes, ops
+from slotcore import codes, keeping, ops
 from slotcore import product as products
 from slotward import (
     answers,
@@ -28,6 +30,7 @@ from slotward import (
     opening,
     own,
     packages,
+    product_setup,
     staging,
     systemd,
     unit_files,
@@ -38,6 +41,9 @@ from slotward import (
 if TYPE_CHECKING:
     import argparse
 
+DIRECTORIES = (products.TREES, "snapshots", "staging", "verify")
+"""What a product's slots have besides plain files and links."""
+
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Remove a product, or say what that would change."""
@@ -47,13 +53,54 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if setup.is_agent:
         text = "remove is for other products: name one with --product; the agent itself is removed as docs/operator/install.md says"
         raise codes.refused(codes.UNKNOWN_PRODUCT, text)
-    cmd_setup.refuse_trial(manager.look(setup.product))
+    if setup.problems:
+        raise codes.BadConfig(setup.problems)
+    _refuse(setup, manager.look(setup.product), args)
     if args.check or not os.path.isdir(setup.product.slots_dir):
         return _once(setup, args)
     with lock.held(setup.product, "remove"):
         seen, _done = manager.settle_now(setup.product)
-        cmd_setup.refuse_trial(seen)
+        _refuse(setup, seen, args)
         return _once(setup, args)
+
+
+def _refuse(setup: own.Setup, seen: manager.Look, args: argparse.Namespace) -> None:
+    """Raise what forbids it now: a trial, data that only the slots' copy has, slots that are not only the product's."""
+    cmd_setup.refuse_trial(seen)
+    pending = keeping.pending(setup.product, seen.state)
+    if pending is not None:
+        raise codes.Retryable(pending.code, pending.text)
+    if args.purge and os.path.isdir(setup.product.slots_dir):
+        _demand_own(setup.product, seen)
+
+
+def _may_be_own(found: os.DirEntry[str]) -> bool:
+    """Whether it is one of the directories of slots, or a slot, or a record: nobody starts those."""
+    if found.is_dir(follow_symlinks=False):
+        return found.name in DIRECTORIES
+    runs = found.is_file(follow_symlinks=False) and found.stat(follow_symlinks=False).st_mode & 0o111
+    return not runs or found.name.partition(".")[0] in products.SLOTS
+
+
+def _demand_own(product: products.Product, seen: manager.Look) -> None:
+    """Raise Refused where `--purge` would remove what is not the product's alone, or what its unit starts."""
+    place = product.slots_dir
+    others = sorted(found.name for found in os.scandir(place) if not _may_be_own(found))
+    if others:
+        text = f"{place} has what is not of {product.name} ({', '.join(others[:5])}): move it away, or remove without --purge"
+        raise codes.refused(codes.DIRECTORY_UNSAFE, text)
+    put_back = [product.entrypoint] if seen.state.entrypoint == "ours" else []
+    put_back += [part.path for part in product.parts]
+    units_of_parts = [os.path.realpath(part.path) for part in product.parts if part.unit]  # systemd may name either
+    inside = os.path.join(os.path.realpath(place), "")
+    for path in product_setup.named_by_unit(product.unit):
+        real = os.path.realpath(path)
+        if real.startswith(inside) and path not in put_back and real not in units_of_parts:
+            text = (
+                f"{product.unit} still needs {path}, which leads into {place} and is neither the entrypoint nor a part "
+                "in the product's file: put a file there first"
+            )
+            raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, text)
 
 
 def own_files(setup: own.Setup) -> List[str]:
@@ -99,8 +146,7 @@ def _carry_out(setup: own.Setup, files: List[str], enabled: bool, purge: bool) -
         manager.apply(product, ops.unlink_durably(os.path.dirname(path), os.path.basename(path)), "remove")
         with contextlib.suppress(OSError):  # others have files in it
             os.rmdir(os.path.dirname(path))
-    if files:
-        systemd.daemon_reload()
+    systemd.daemon_reload()  # also of what a run that was cut had removed
     if purge:
         above, name = os.path.split(product.slots_dir)
         descriptor = os.open(above, opening.DIRECTORY)
@@ -159,9 +205,7 @@ def _put_back(source: str, path: str) -> None:
         temporary = path + ".tmp"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-        staging.copy_verified(descriptor, temporary, found.st_size, sha256)
-        os.chmod(temporary, stat.S_IMODE(found.st_mode))
-        executor.sync_path(temporary)
+        staging.copy_verified(descriptor, temporary, found.st_size, sha256, stat.S_IMODE(found.st_mode))
         os.rename(temporary, path)
         executor.sync_path(os.path.dirname(path))
     except OSError as error:

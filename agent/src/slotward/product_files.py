@@ -89,7 +89,10 @@ def load(config_path: str, name: str, planned: str = "") -> own.Setup:
 
 
 def conflicts(config_path: str, setup: own.Setup) -> Tuple[str, ...]:
-    """What another product of this host says that cannot be said twice: unit, entrypoint, slots (field case C4)."""
+    """What another product of this host says that cannot be said twice: unit, entrypoint, slots (field case C4).
+
+    Nor do the slots of one lie within another's: they would go with them.
+    """
     others = [own.load(config_path)]
     for name in names(config_path):
         if name != setup.product.name:
@@ -99,11 +102,17 @@ def conflicts(config_path: str, setup: own.Setup) -> Tuple[str, ...]:
                 continue  # nothing is done for it before it is mended, and then it is compared with this one
     return tuple(
         f"{what} of {setup.product.name} is {mine}, which is {other.product.name}'s"
+        + (f" ({theirs})" if mine != theirs else "")
         for other in others
         for what, mine, theirs in (
             ("unit", setup.product.unit, other.product.unit),
             ("entrypoint", setup.product.entrypoint, other.product.entrypoint),
             ("slots_dir", setup.product.slots_dir, other.product.slots_dir),
         )
-        if mine == theirs
+        if mine == theirs or (what == "slots_dir" and _nested(mine, theirs))
     )
+
+
+def _nested(one: str, other: str) -> bool:
+    first, second = (os.path.realpath(path) + "/" for path in (one, other))
+    return first.startswith(second) or second.startswith(first)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from slotcore import audit as audits
 from slotcore import codes, records, semver, settle, standing
@@ -93,11 +93,22 @@ def demand_sound(setup: own.Setup, args: argparse.Namespace) -> None:
     if shown.get("LoadState") != "loaded":
         text = f"systemd has no unit {product.unit} ({shown.get('LoadState') or 'unknown'}): install it first, or name another in {setup.config_path}"
         raise codes.refused(codes.UNIT_NOT_RUNNING, text)
-    found = _PROGRAM_IN.search(shown.get("ExecStart", ""))
-    starts = [found.group(1), *found.group(2).split()] if found is not None else []
+    starts = _started(shown)
     if starts and product.entrypoint not in starts:
         text = f"{product.unit} starts {starts[0]}, not the entrypoint {product.entrypoint}: set entrypoint in {setup.config_path}"
         raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, text)
+
+
+def _started(shown: Mapping[str, str]) -> List[str]:
+    """The program that a unit starts, and the words of its command."""
+    found = _PROGRAM_IN.search(shown.get("ExecStart", ""))
+    return [found.group(1), *found.group(2).split()] if found is not None else []
+
+
+def named_by_unit(unit: str) -> List[str]:
+    """The absolute paths without which a unit does not start: its file, and what its command names."""
+    shown = systemd.show(unit, ("FragmentPath", "ExecStart"))
+    return [path for path in (shown.get("FragmentPath", ""), *_started(shown)) if path.startswith("/")]
 
 
 def _work(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Work:
@@ -161,8 +172,10 @@ def _install(setup: own.Setup, seen: manager.Look, work: Work, args: argparse.Na
         cmd_setup.relink(product)
     if work.path is None:
         return
+    diverts = work.owner is not None and work.owner.manager == "dpkg"
     if work.what == "adopt" and _is_second_name(work.path):
-        packages.forget_copy(work.path)  # of a run that was cut
+        diverts = diverts or packages.is_diverted(work.path)  # of a run that was cut
+        packages.forget_copy(work.path)
     descriptor, record = prepare.open_program(product, work.path)
     try:
         record = record._replace(version=_version(setup, args, record.version))
@@ -177,7 +190,7 @@ def _install(setup: own.Setup, seen: manager.Look, work: Work, args: argparse.Na
                 release.channel,
                 release.epoch,
             )
-        if work.owner is not None and work.owner.manager == "dpkg":
+        if diverts:
             packages.divert(work.path)
         staging.make_parents(os.path.dirname(product.entrypoint))
         event = audits.INSTALLED if work.what == "install" else audits.ADOPTED
