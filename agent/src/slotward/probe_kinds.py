@@ -18,7 +18,7 @@ from typing import Callable, Optional, Tuple
 
 from slotcore import codes, status
 from slotcore import product as products
-from slotward import effects, host, process, systemd
+from slotward import effects, host, process, root_run, systemd
 
 Said = Tuple[bool, str]
 Look = Callable[[], Said]
@@ -43,7 +43,7 @@ def _is_root(properties: Tuple[str, ...]) -> bool:
 
 def demand_root_s(path: str) -> None:
     """Refuse to run as root what somebody else than root could have written."""
-    problem = host.owner_problem(os.stat(path)) or host.way_problem(os.path.dirname(os.path.realpath(path)))
+    problem = root_run.problem(path)
     if problem:
         raise codes.refused(codes.DIRECTORY_UNSAFE, f"{path} {problem}, and would run as root")
 

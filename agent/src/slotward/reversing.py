@@ -13,7 +13,7 @@ import os
 
 from slotcore import codes, keeping, records, settle
 from slotcore import product as products
-from slotward import host
+from slotward import root_run
 
 
 def demand(
@@ -42,8 +42,7 @@ def hook_problem(hook: products.Hook) -> str:
     """Why its command is not to be run as it is; "" when it may be."""
     path = hook.command[0]
     try:
-        found = os.stat(path)
-        problem = host.owner_problem(found) or host.way_problem(os.path.dirname(os.path.realpath(path)))
+        problem = root_run.problem(path)
     except OSError as error:
         return f"{path} cannot be run: {error.strerror}"
     if not os.access(path, os.X_OK):
