@@ -338,6 +338,20 @@ def test_a_baseline_of_a_trial_that_never_began_goes(scene: Scene) -> None:
     assert scene.last() is None
 
 
+@pytest.mark.parametrize("state", ["inactive", "failed"])
+def test_a_unit_that_is_down_is_no_baseline(scene: Scene, state: str) -> None:
+    """What was red for that decides all the same: a release that is no better is not confirmed."""
+    scene.beat.unlink()
+    scene.active("a", state)
+    probe_store.take_baseline(scene.product, TRIAL_ID)
+    kept = probe_store.baseline(scene.product)
+    assert kept is not None
+    assert kept.green() == {}
+    scene.begin(baseline=False)
+    scene.watch()
+    assert scene.last().code == codes.PROBE_FAILED
+
+
 def test_a_full_disk_refuses_before_the_swap(scene: Scene) -> None:
     """Who cannot keep what was green does not swap, and says so."""
     (scene.place.slots / "baseline.json.tmp").mkdir()

@@ -51,18 +51,23 @@ def report(product: products.Product) -> Optional[Dict[str, Any]]:
 
 
 def take_baseline(product: products.Product, trial_id: str) -> None:
-    """Look once at every probe, and keep what was green (the lock must be held, and nothing be switched yet)."""
+    """Look once at every probe, and keep what was green (the lock must be held, and nothing be switched yet).
+
+    What is red because the unit is down is no measure: it was not looked at.
+    """
     from slotward import effects, probe_journal, probes, systemd
 
     since = probe_journal.Since(max(0, monotonic_us() - product.trial_length_s * 1_000_000))
     seen = probes.Runner(product, since).round()
+    shown = systemd.show(product.unit, ("InvocationID", "ActiveState"))
+    is_down = shown.get("ActiveState") in ("inactive", "failed")
     found = probe_files.Baseline(
         trial_id=trial_id,
         boot_id=host.clock().boot_id,
         monotonic_us=monotonic_us(),
         at=int(time.time()),
-        seen={one.name: one for one in seen},
-        invocation=systemd.show(product.unit, ("InvocationID",)).get("InvocationID", ""),
+        seen={one.name: one for one in seen if one.ok or not is_down},
+        invocation=shown.get("InvocationID", ""),
     )
     plan = ops.write_durably(product.path(probe_files.BASELINE), probe_files.render_baseline(found))
     try:
