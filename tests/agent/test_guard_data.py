@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
+import time
 from typing import Tuple
 
 import pytest
@@ -301,6 +303,90 @@ def test_a_restore_that_was_cut_begins_again(tree: Keeping) -> None:
     tree.hook("restore", f'cp "$SLOTWARD_SNAPSHOT/data" {tree.data}')
     tree.run("data")
     assert tree.was() == "as 1.0.0 wrote it"
+
+
+DATA_UNIT = "slotward-data@demo.service"
+STOPPED = {**DOWN, "Restart": "always", "ActiveExitTimestampMonotonic": "90", "ExecMainStartTimestampMonotonic": "10"}
+STOPPED["ExecMainExitTimestampMonotonic"] = "95"
+"""How a unit looks whose old process was stopped for a restart, and whose start was then given up."""
+
+
+def cut(tree: Keeping, hook: str) -> None:
+    """Run `data`, and have it killed in the middle of the hook, as by its time limit."""
+    marker = tree.root / "hook-pid"
+    tree.hook(hook, f"echo $$ >{marker}.new; mv {marker}.new {marker}; exec sleep 60")
+    with subprocess.Popen(tree.argv("data"), env=tree.environment(), stderr=subprocess.DEVNULL) as guard:
+        until = time.monotonic() + 20
+        while not marker.exists():
+            assert guard.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        guard.kill()
+    os.kill(int(marker.read_text(encoding="ascii")), signal.SIGKILL)
+    marker.unlink()
+
+
+def data_unit(tree: Keeping, state: str) -> None:
+    """What systemd says of the unit that keeps and restores data."""
+    (tree.systemd / f"show-{DATA_UNIT}").write_text(f"ActiveState={state}\n", encoding="ascii")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_copy_that_was_cut_leaves_no_daemon_down(tree: Keeping, late: bool) -> None:
+    """I2: the start that waited for it is given up; that is nobody's stop, so the tick goes back and starts the old version."""
+    tree.swap()
+    tree.run("start")
+    cut(tree, "snapshot")
+    tree.unit(**STOPPED)
+    data_unit(tree, "failed")
+    tree.at(NOW + (61 if late else 2))
+    tree.run("tick")
+    tree.went_back("deadline-passed" if late else "snapshot-failed")
+    assert "--no-block restart -- demo.service" in tree.calls()
+
+
+def test_a_stop_by_hand_while_the_data_is_kept_stays_one(tree: Keeping) -> None:
+    """The copy goes on then, and when it is done nothing was cut."""
+    tree.swap()
+    tree.run("start")
+    cut(tree, "snapshot")
+    tree.unit(**STOPPED)
+    data_unit(tree, "activating")
+    tree.forget_calls()
+    tree.run("tick")
+    assert tree.current() == "b"
+    tree.at(NOW + 61)
+    tree.run("tick")
+    tree.went_back("deadline-passed")
+    assert "--no-block restart -- demo.service" not in tree.calls()
+
+
+def test_a_restore_that_was_cut_is_tried_again_three_times_in_all(tree: Keeping) -> None:
+    """It had no time to say that it failed, and counts all the same; one that an operator waits for is left alone."""
+    started(tree)
+    tree.link("current", "a")
+    (tree.slots / "trial").rename(tree.slots / "trial.revert")
+    tree.unit(**STOPPED)
+    for times in (1, 2, 3):
+        cut(tree, "restore")
+        data_unit(tree, "failed")
+        tree.forget_calls()
+        tree.run("tick")
+        assert ("--no-block restart -- demo.service" in tree.calls()) is (times < 3)
+    assert tree.calls() == STOP_TIMER
+
+
+def test_a_restore_that_runs_is_not_asked_for_again(tree: Keeping) -> None:
+    """The start was called off by an operator, and what restores the data goes on."""
+    started(tree)
+    tree.link("current", "a")
+    (tree.slots / "trial").rename(tree.slots / "trial.revert")
+    cut(tree, "restore")
+    tree.unit(**STOPPED)
+    data_unit(tree, "activating")
+    tree.forget_calls()
+    tree.run("tick")
+    assert "--no-block restart -- demo.service" not in tree.calls()
 
 
 def test_a_copy_of_another_trial_is_not_this_ones(tree: Keeping) -> None:
