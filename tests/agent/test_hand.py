@@ -258,6 +258,22 @@ def test_when_to_try_again_lies_outside_of_freezes_and_inside_of_a_window(
     assert code_of(toy, forced=True) is None
 
 
+@zoned
+@pytest.mark.parametrize("ends", ["9999-12-31", "2026-12-32", "2027-02-30"])
+def test_a_freeze_without_a_day_after_it_refuses_all_the_same(
+    product: products.Product, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Frozen for ever, or to a day that no calendar has: a refusal without a time, and no crash."""
+    monkeypatch.setattr(time, "time", lambda: at("2026-12-23T12:00"))
+    frozen = product._replace(freezes=(products.Freeze("x", "2020-01-01", ends, BERLIN),))
+
+    def refuse() -> answers.Answer:
+        raise codes.Retryable(codes.FROZEN, "frozen")
+
+    answer = hand.answered(frozen, refuse)
+    assert (answer.json["code"], answer.json["next_at"]) == (codes.FROZEN, None)
+
+
 def test_a_zone_that_the_host_does_not_know_refuses_and_names_the_package(product: products.Product) -> None:
     """So does a name that is a path; doctor fails with the way out, and `update` says so."""
     for zone in ("Mars/Olympus", "../../etc/passwd", "/etc/passwd"):

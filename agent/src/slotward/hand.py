@@ -256,11 +256,14 @@ def _try_again_at(product: products.Product) -> Optional[int]:
     return None
 
 
-def _after(freeze: products.Freeze) -> int:
-    """The first moment of the day after a freeze, in its zone."""
+def _after(freeze: products.Freeze) -> Optional[int]:
+    """The first moment of the day after a freeze, in its zone; None where no calendar has that day."""
     import datetime as dt
 
-    day = dt.date.fromisoformat(freeze.ends) + dt.timedelta(days=1)
+    try:
+        day = dt.date.fromisoformat(freeze.ends) + dt.timedelta(days=1)
+    except (ValueError, OverflowError):  # 2026-02-30, or the end of the last year that there is
+        return None
     return int(dt.datetime(day.year, day.month, day.day, tzinfo=_zone(freeze.zone)).timestamp())
 
 
