@@ -77,7 +77,7 @@ def test_nothing_is_lost_over_a_release_that_never_serves(redis: examples.Redis,
     counters = redis.counters()
     with load.running(*counters):
         time.sleep(WRITES_S)
-        redis.on_trial(redis.broken("9.0.0", 9, body))
+        redis.on_trial(redis.broken("9.1.0" if body == examples.EXITS else "9.2.0", 9, body))
         state = redis.ends(90)
         assert state["last"]["state"] == "rolled-back", (state, redis.story())
         redis.node.waits(lambda: version(redis) == redis.versions[0], 30, "the old version answers")

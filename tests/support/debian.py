@@ -107,7 +107,7 @@ def _build(suite: str, source_suite: str, build: Build, fresh: pathlib.Path) -> 
         "mmdebstrap",
         "--variant=apt",
         "--quiet",
-        f"--include={','.join(('build-essential', *build.needs))}",
+        f"--include={','.join(('build-essential', 'mount', *build.needs))}",
         *(f"--dpkgopt={option}" for option in recipe.DPKG_OPTIONS),
         *(f"--aptopt={option}" for option in options),
         suite,
@@ -122,7 +122,7 @@ def _build(suite: str, source_suite: str, build: Build, fresh: pathlib.Path) -> 
         if file.is_file():
             file.rename(source / file.name)
     unpack = "mkdir unpacked; tar -xf *.tar.* -C unpacked --strip-components=1"
-    script = f"set -eu; export HOME=/out LC_ALL=C; cd /source; {unpack}; cd unpacked; {build.script}"
+    script = f"set -eu; mount -t proc proc /proc; export HOME=/out LC_ALL=C; cd /source; {unpack}; cd unpacked; {build.script}"
     _logged(["nice", "-n", "15", "chroot", str(root), "/bin/sh", "-c", script], log, "a")
     process.tool("cp", str(root / "out/program"), str(fresh / "program"))
 

@@ -41,13 +41,15 @@ def released(
     sequence: int,
     program: pathlib.Path,
     more: tuple[str, ...] = (),
+    signers: int | None = None,
 ) -> Release:
-    """Sign a release of one file: a program, or an archive by its name."""
+    """Sign a release of one file, a program, or an archive by its name; by as many keys as the threshold asks for."""
     kind = ".tar.gz" if program.name.endswith(".tar.gz") else ""
     name = f"{product}_{version}_linux_{releases.ARCH}{kind}"
     directory = shop.base / product / version
-    made = Release(product, version, directory / "manifest.json", directory / name)
+    made = Release(product, version, directory / "manifest.json", directory / name.removesuffix(kind))
     if made.manifest.exists():
+        assert made.artifact.read_bytes() == program.read_bytes(), f"{product} {version} was made otherwise before"
         return made
     artifact = shop.directory / "programs" / product / version / name
     artifact.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +58,7 @@ def released(
     for key in shop.keys:
         argv += ["--key", str(key.path.with_suffix(".pub.pem"))]
     shop.release_command(*argv, "--artifact", str(artifact), "--output", str(shop.base))
-    for key in shop.keys[: shop.threshold]:
+    for key in shop.keys[: shop.threshold if signers is None else signers]:
         shop.release_command("sign", "--manifest", str(made.manifest), "--key", str(key.path), "--yes")
     return made
 
@@ -128,9 +130,10 @@ class Product:
         state: dict[str, Any] = {}
 
         def over() -> bool:
-            state.update(self.update())
-            settled = not self.node.sh(f"ls {self.slots}/trial* 2>/dev/null", check=False)
-            return state["trial"] is None and settled
+            if self.node.sh(f"ls {self.slots}/trial* 2>/dev/null", check=False):
+                return False
+            state.update(self.update())  # read once all is settled
+            return state["trial"] is None
 
         self.node.waits(over, within, f"the trial of {self.name} has ended")
         return state

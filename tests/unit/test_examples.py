@@ -210,3 +210,29 @@ def test_data_are_given_by_one_rename(
     assert seen == [[b"own base", b"own first"]]
     assert [path.read_bytes() for path in hooks.files_of(data, own)] == [b"given base", b"given first"]
     assert len(list((own / "appendonlydir").iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_playbook_describes_the_product_as_the_file_does(name: str) -> None:
+    """Both ways to a host end in the same product, pins apart."""
+    import yaml  # type: ignore[import-untyped]
+
+    (play,) = yaml.safe_load((EXAMPLES / name / "install.yml").read_text(encoding="utf-8"))
+    (asked,) = [task["slotward.fleet.product"] for task in play["tasks"] if "slotward.fleet.product" in task]
+    top = [key for key in ("unit", "entrypoint", "layout", "user", "keep") if key in asked]
+    lines = [f"{key} = {asked[key]}" if key == "keep" else f'{key} = "{asked[key]}"' for key in top]
+    sections = {key: asked[key] for key in ("update", "smoke") if key in asked}
+    for kind in ("probes", "hooks", "parts"):
+        for entry in asked.get(kind, []):
+            sections[f"{kind[:-1]}-{entry['name']}"] = {key: entry[key] for key in entry if key != "name"}
+    for section, values in sections.items():
+        lines.append(f"[{section}]")
+        for key, value in values.items():
+            if not key.startswith("release_"):
+                shown = ",".join(value) if isinstance(value, list) else value
+                lines.append(f"{key} = {shown}" if isinstance(shown, int) else f"{key} = '{shown}'")
+    described, problems = product_config.load("\n".join(lines) + "\n", name, name)
+    assert [problem for problem in problems if "release_pins" not in problem] == []
+    by_hand, _problems = product_config.load((EXAMPLES / name / f"{name}.toml").read_bytes(), name, name)
+    wanted = [probe for probe in by_hand.probes if probe.required]
+    assert described == by_hand._replace(pins=described.pins, probes=tuple(wanted))
