@@ -11,7 +11,7 @@ import pytest
 
 from agent import places
 from slotcore import codes
-from slotward import cli_parse, cmd_remove, product_files, systemd
+from slotward import cli_parse, cmd_audit, cmd_remove, manager, product_files, systemd
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="remove is root's")
 
@@ -95,6 +95,17 @@ def test_purge_takes_nothing_that_the_unit_still_starts(place: places.Place) -> 
     FACTS["FragmentPath"] = f"{place.slots}/b"
     with pytest.raises(codes.Refused, match=r"still needs .*/slots/b"):
         remove(place, "--purge")
+
+
+def test_purge_takes_what_slots_have(place: places.Place) -> None:
+    """Trees, copies of data, what is staged, logs that were set aside; and a slot may be run."""
+    for name in (*cmd_remove.DIRECTORIES, f"{cmd_audit.ASIDE}1800000000"):
+        (place.slots / name).mkdir()
+    for name in ("a", "b.tmp"):
+        (place.slots / name).touch()
+        (place.slots / name).chmod(0o755)
+    setup = product_files.load(str(place.root / "config.toml"), "probe")
+    cmd_remove.demand_own(setup.product, manager.look(setup.product))
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [("slots", "slots/more"), ("slots/more", "slots"), ("slots", "slots")])

@@ -20,6 +20,7 @@ from slotcore import codes, keeping, ops
 from slotcore import product as products
 from slotward import (
     answers,
+    cmd_audit,
     cmd_setup,
     effects,
     executor,
@@ -71,18 +72,18 @@ def _refuse(setup: own.Setup, seen: manager.Look, args: argparse.Namespace) -> N
     if pending is not None:
         raise codes.Retryable(pending.code, pending.text)
     if args.purge and os.path.isdir(setup.product.slots_dir):
-        _demand_own(setup.product, seen)
+        demand_own(setup.product, seen)
 
 
 def _may_be_own(found: os.DirEntry[str]) -> bool:
     """Whether it is one of the directories of slots, or a slot, or a record: nobody starts those."""
     if found.is_dir(follow_symlinks=False):
-        return found.name in DIRECTORIES
+        return found.name in DIRECTORIES or found.name.startswith(cmd_audit.ASIDE)
     runs = found.is_file(follow_symlinks=False) and found.stat(follow_symlinks=False).st_mode & 0o111
     return not runs or found.name.partition(".")[0] in products.SLOTS
 
 
-def _demand_own(product: products.Product, seen: manager.Look) -> None:
+def demand_own(product: products.Product, seen: manager.Look) -> None:
     """Raise Refused where `--purge` would remove what is not the product's alone, or what its unit starts."""
     place = product.slots_dir
     others = sorted(found.name for found in os.scandir(place) if not _may_be_own(found))
