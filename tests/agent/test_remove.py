@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `slotward remove` refuses, so that it takes nothing away but what is the product's (products.md, section 2)."""
+"""What `slotward remove` and `setup` refuse, so that they take nothing away but what is the product's (products.md, section 2)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Dict, Sequence
 import pytest
 
 from agent import places
-from slotcore import codes
-from slotward import cli_parse, cmd_audit, cmd_remove, manager, product_files, systemd
+from slotcore import codes, trial
+from slotward import cli_parse, cmd_audit, cmd_remove, host, manager, product_files, systemd, unfinished, units
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="remove is root's")
 
@@ -106,6 +106,47 @@ def test_purge_takes_what_slots_have(place: places.Place) -> None:
         (place.slots / name).chmod(0o755)
     setup = product_files.load(str(place.root / "config.toml"), "probe")
     cmd_remove.demand_own(setup.product, manager.look(setup.product))
+
+
+def ask_setup(place: places.Place) -> None:
+    """What setup looks at before it changes anything."""
+    product = product_files.load(str(place.root / "config.toml"), "probe").product
+    unfinished.refuse(product, manager.look(product))
+
+
+def test_setup_leaves_data_that_is_to_be_restored_to_the_hooks(place: places.Place) -> None:
+    """A file without them would let the old daemon start on newer data; with others, what failed can be mended."""
+    place.write("snapshot", SNAPSHOT)
+    with pytest.raises(codes.Retryable, match="still to be restored"):
+        ask_setup(place)
+    describe(place, more='[hook-snapshot]\ncommand = "/bin/true"\n[hook-restore]\ncommand = "/bin/true"\n')
+    ask_setup(place)
+
+
+@pytest.mark.parametrize("what", ["trial", "snapshot", "confirm"])
+def test_neither_leaves_a_trial_behind_in_other_slots(
+    place: places.Place, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """I2: the file names other slots in a trial, and the guard would look there."""
+    facts = place.root / "guard.d"
+    facts.mkdir()
+    (facts / "probe.env").write_text(f"UNIT=probe.service\nSLOTS={place.slots}\n")
+    monkeypatch.setattr(units, "GUARD_DIR", str(place.root))
+    describe(place, slots="others")
+    ask_setup(place)
+    if what == "snapshot":
+        place.write("snapshot", SNAPSHOT)
+    else:
+        clock = host.clock()
+        until = int(clock.uptime_s) + 60
+        pending = places.TRIAL._replace(boot_id=clock.boot_id, length_s=60, deadline_s=until, boots_left=3)
+        place.on_trial(trial.render_trial(pending))
+        if what == "confirm":
+            (place.slots / "trial").rename(place.slots / "trial.confirm")
+    with pytest.raises(codes.Retryable):
+        ask_setup(place)
+    with pytest.raises(codes.Retryable):
+        remove(place)
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [("slots", "slots/more"), ("slots/more", "slots"), ("slots", "slots")])

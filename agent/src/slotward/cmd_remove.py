@@ -34,6 +34,7 @@ from slotward import (
     product_setup,
     staging,
     systemd,
+    unfinished,
     unit_files,
     units,
     unpack,
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
 def _refuse(setup: own.Setup, seen: manager.Look, args: argparse.Namespace) -> None:
     """Raise what forbids it now: a trial, data that only the slots' copy has, slots that are not only the product's."""
-    cmd_setup.refuse_trial(seen)
+    unfinished.refuse(setup.product, seen)
     pending = keeping.pending(setup.product, seen.state)
     if pending is not None:
         raise codes.Retryable(pending.code, pending.text)

@@ -33,6 +33,7 @@ from slotward import (
     product_files,
     staging,
     systemd,
+    unfinished,
     units,
 )
 
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     demand_sound(setup, args)
     missing = [path for path in directories(setup) if not os.path.isdir(path)]
     immutable.check(missing)
-    cmd_setup.refuse_trial(manager.look(setup.product))
+    unfinished.refuse(setup.product, manager.look(setup.product))
     if args.check:
         return _once(setup, args, missing)
     _work(setup, host.read_state(setup.product), args)  # a refusal leaves nothing behind
@@ -226,7 +227,7 @@ def _changes(
 def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> answers.Answer:
     product = setup.product
     seen = manager.look(product)
-    cmd_setup.refuse_trial(seen)
+    unfinished.refuse(product, seen)
     if seen.state.broken is not None:
         raise codes.BrokenRecord(*seen.state.broken)
     work = _work(setup, seen.state, args)
