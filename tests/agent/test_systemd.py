@@ -228,3 +228,9 @@ def test_who_keeps_a_transient_units_stream_is_not_waited_for(fake: Fake) -> Non
     answer = systemd.run_transient(["sh", "-c", "sleep 20 & echo done"], (), timeout_s=60, what="smoke")
     assert (answer, time.monotonic() - began < 5) == (systemd.Output(0, "done\n"), True)
     assert fake.calls()
+
+
+def test_words_of_a_transient_unit_are_no_variables() -> None:
+    """A command's words are words (products.md, section 1): systemd would put variables in their place."""
+    command = systemd.transient(["/srv/$x/hook", "--why", "costs $5, ${HOME}", "$$"], "unit")
+    assert command[command.index("--") + 1 :] == ["/srv/$x/hook", "--why", "costs $$5, $${HOME}", "$$$$"]

@@ -204,9 +204,13 @@ def refuses(path: str) -> str:
 def transient(
     argv: Sequence[str], unit: str, properties: Sequence[str] = (), options: Sequence[str] = ("--pipe", "--wait")
 ) -> List[str]:
-    """The command that runs `argv` in a transient unit of that name, outside the caller's sandbox and session."""
+    """The command that runs `argv` in a transient unit of that name, outside the caller's sandbox and session.
+
+    In all words but the program's systemd takes `$NAME` for a variable, and `$$` for the sign itself.
+    """
+    words = [word.replace("$", "$$") for word in argv[1:]]
     settings = [f"--property={setting}" for setting in properties]
-    return ["systemd-run", "--quiet", "--collect", *options, f"--unit={unit}", *settings, "--", *argv]
+    return ["systemd-run", "--quiet", "--collect", *options, f"--unit={unit}", *settings, "--", *argv[:1], *words]
 
 
 def _run_bounded(argv: Sequence[str], timeout_s: float) -> Output:
