@@ -11,12 +11,15 @@ from typing import Mapping, NamedTuple, Tuple
 
 from support import debian
 
+# without the collector of software RAID, which wants another version of a library than Debian has
 GO = """
 mkdir -p /out/go/src/github.com/prometheus
 ln -s "$PWD" /out/go/src/github.com/prometheus/node_exporter
 cd /out/go/src/github.com/prometheus/node_exporter
 version=$(cat VERSION)
-GOPATH=/out/go:/usr/share/gocode GO111MODULE=off GOFLAGS=-p=1 CGO_ENABLED=0 GOCACHE=/out/cache go build -o /out/program \\
+# as Debian's own changes have it
+grep -rl --include='*.go' github.com/alecthomas/kingpin/v2 . | xargs sed -i 's,github.com/alecthomas/kingpin/v2,gopkg.in/alecthomas/kingpin.v2,'
+GOPATH=/out/go:/usr/share/gocode GO111MODULE=off GOFLAGS=-p=1 CGO_ENABLED=0 GOCACHE=/out/cache go build -tags nomdadm -o /out/program \\
     -ldflags "-X github.com/prometheus/common/version.Version=$version"
 """
 NGINX = """

@@ -257,7 +257,9 @@ class Tally(Example):
         subprocess.run(["tar", "-xzf", str(self.packed(version)), "-C", str(work)], check=True, timeout=60)
         (work / "tally").write_text(script.replace("-t) exit 0", "check) exit 0"), encoding="utf-8")
         names = ("tally", "tally.service", "greeting.txt")
-        subprocess.run(["tar", "-czf", str(made), "--format=ustar", "-C", str(work), *names], check=True, timeout=60)
+        subprocess.run(
+            ["tar", "-czf", str(made), "--format=ustar", "--mtime=@0", "-C", str(work), *names], check=True, timeout=60
+        )
         return products.released(self.node.shop, self.name, version, sequence, made)
 
     def clients(self) -> list[load.Asking]:
