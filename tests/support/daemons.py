@@ -97,7 +97,7 @@ NODE_EXPORTER = Daemon(
     "usr/bin/prometheus-node-exporter",
     # linked without the C library, which bullseye has too old: so it is built where its source belongs, and forky's is the newest
     {"bullseye": debian.Build("prometheus-node-exporter", GO_NEEDS, GO, tree="forky", source_suite="forky")},
-    {"bullseye": ("1.1.2", "1.11.1"), "bookworm": ("1.5.0", "1.9.0"), "trixie": ("1.9.0", "1.11.1")},
+    {"bullseye": ("1.1.2+ds", "1.11.1"), "bookworm": ("1.5.0", "1.9.0"), "trixie": ("1.9.0", "1.11.1")},
 )
 NGINX_LIGHT = Daemon(
     ("nginx-light",),
