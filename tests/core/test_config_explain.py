@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slotcore import config, config_explain, config_keys
+from slotcore import config, config_explain, config_keys, product_sections, product_table
 
 TEXT = """\
 log_level = "debug"
@@ -105,3 +105,33 @@ def test_the_lines_for_people(key: str, lines: object) -> None:
 def test_whatever_the_file_holds_every_key_is_explained(raw: bytes) -> None:
     """I8: a file of something else is explained as all defaults."""
     assert len(config_explain.explain(raw, "f")) == len(config.KEYS)
+
+
+PRODUCT = """\
+unit = "x.service"
+keep = "many"
+
+[probe-web]
+kind = "http"
+url = "http://127.0.0.1/"
+
+[probe-disk]
+kind = "unit"
+"""
+
+
+def test_another_table_is_explained_by_its_rows() -> None:
+    """A section that may be repeated once, or each of the file's own; with what counts, where it is set and what is wrong."""
+    found = config_explain.of_rows(product_table.KEYS, PRODUCT, "f", product_sections.NAME)
+    named = {(one.section, one.key): one for one in found}
+    assert (named["", "unit"].current, named["", "unit"].set_at) == ('"x.service"', "f:1")
+    assert named["", "keep"].current == "3"
+    assert named["", "keep"].set_at == ""
+    assert "keep" in named["", "keep"].problem
+    assert named["probe-web", "url"].current == '"http://127.0.0.1/"'
+    assert named["probe-disk", "kind"].set_at == "f:9"
+    assert named["probe-disk", "url"].current == ""
+    assert ("probe-*", "kind") not in named
+    assert named["hook-*", "command"].set_at == ""
+    nothing = config_explain.of_rows(product_table.KEYS, None, "f", product_sections.NAME)
+    assert len(nothing) == len(product_table.KEYS)

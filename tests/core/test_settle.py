@@ -298,6 +298,7 @@ def test_what_was_not_found_is_not_there() -> None:
         True,
         None,
         None,
+        None,
     )
     assert settle.State() == nothing
     assert settle.Damage("slots.json", "torn", True) == ("slots.json", "torn", True, None, "")
