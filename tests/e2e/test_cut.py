@@ -23,9 +23,11 @@ YESTERDAY = dt.datetime.now(dt.timezone.utc) - dt.timedelta(days=1)
 
 
 @pytest.fixture(scope="session")
-def stoppable(shop: releases.Workshop) -> releases.Workshop:
+def stoppable(shop: releases.Workshop, request: pytest.FixtureRequest) -> releases.Workshop:
     """A workshop of its own, whose builds stop where they are told."""
-    return releases.Workshop(shop.directory / "stoppable")
+    return releases.Workshop(
+        shop.directory / f"stoppable-{request.module.__name__}"
+    )  # another file of tests uses this too
 
 
 def build(shop: releases.Workshop, version: str, sequence: int) -> releases.Release:

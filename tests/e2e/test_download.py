@@ -36,7 +36,7 @@ def test_an_upgrade_over_https_with_an_own_authority(
         answer = fetch(node, v110, files.url(v110.artifact))
         assert (answer.exit, answer.json["state"]) == (0, "trial"), answer
         assert files.requests == [f"/{v110.artifact.name}"]
-    assert re.search(r"slotward 1\.1\.0: [0-9.]+ KiB of [0-9.]+ KiB \(100 %\)", answer.errors), answer.errors
+    assert re.search(r"slotward 1\.1\.0: [0-9.]+ [KM]iB of [0-9.]+ [KM]iB \(100 %\)", answer.errors), answer.errors
     assert node.confirm(str(answer.json["trial"]["id"])).json["state"] == "confirmed"
     assert node.sh(f"sha256sum <{nodes.ENTRYPOINT}").split()[0] == answer.json["to_sha256"]
 

@@ -157,7 +157,7 @@ ATTACKS = (
     Attack(
         "a version that failed here",
         codes.FAILED_BEFORE,
-        "did not start",
+        "failed here: why",
         GENUINE,
         {"failed": {"1.1.0": ("crash-loop", "why")}},
     ),

@@ -136,7 +136,7 @@ KEYS_OF_OBJECTS = (
         signed(b'{"version":"1.1.0",' + GENUINE[1:].replace(b',"version":"1.1.0"', b"")),
     ),
     Attack("a field of a later spec", BAD, "the unknown field 'urgent'", fields(urgent=True)),
-    Attack("another spec", BAD, "spec must be 1", fields(spec=2)),
+    Attack("another spec", BAD, "spec must be 1 or 2", fields(spec=3)),
     Attack("another type", BAD, "type must be 'slotward.release'", fields(type="slotward.withdrawal")),
 )
 
