@@ -23,19 +23,9 @@ YESTERDAY = dt.datetime.now(dt.timezone.utc) - dt.timedelta(days=1)
 
 
 @pytest.fixture(scope="session")
-def stoppable(shop: releases.Workshop, request: pytest.FixtureRequest) -> releases.Workshop:
-    """A workshop of its own, whose builds stop where they are told."""
-    return releases.Workshop(
-        shop.directory / f"stoppable-{request.module.__name__}"
-    )  # another file of tests uses this too
-
-
-def build(shop: releases.Workshop, version: str, sequence: int) -> releases.Release:
-    """A good release that stops where it is told; a higher version was issued later, so that staging notes its time."""
-    _major, minor, patch = map(int, version.split("."))
-    issued = YESTERDAY + dt.timedelta(minutes=minor * 10 + patch)
-    more = ("--issued-at", issued.strftime("%Y-%m-%dT%H:%M:%SZ"))
-    return shop.release(version, sequence, extra=faults.overlay(shop.directory / "overlays" / "faults"), more=more)
+def stoppable(tmp_path_factory: pytest.TempPathFactory) -> releases.Workshop:
+    """A workshop whose builds stop where they are told; each file of tests that takes this one has its own."""
+    return releases.Workshop(tmp_path_factory.mktemp("stoppable"))
 
 
 @pytest.fixture
