@@ -28,6 +28,14 @@ def stoppable(tmp_path_factory: pytest.TempPathFactory) -> releases.Workshop:
     return releases.Workshop(tmp_path_factory.mktemp("stoppable"))
 
 
+def build(shop: releases.Workshop, version: str, sequence: int) -> releases.Release:
+    """A good release that stops where it is told; a higher version was issued later, so that staging notes its time."""
+    _major, minor, patch = map(int, version.split("."))
+    issued = YESTERDAY + dt.timedelta(minutes=minor * 10 + patch)
+    more = ("--issued-at", issued.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return shop.release(version, sequence, extra=faults.overlay(shop.directory / "overlays" / "faults"), more=more)
+
+
 @pytest.fixture
 def old(node: nodes.Node, stoppable: releases.Workshop) -> releases.Release:
     """The release that is installed; the node's pins are those of its workshop."""
