@@ -12,7 +12,7 @@ from support import tars
 
 from slotcore import ops, plans, records, settle
 from slotcore import product as products
-from slotward import effects, executor, manager, placing
+from slotward import effects, executor, manager, placing, trial_ids
 
 PROGRAM = b"#!/bin/sh\nexec sleep 60\n"
 
@@ -51,7 +51,7 @@ class Grove:
     def stage(self, version: str, data: bytes, sequence: int, kind: str = ops.ARCHIVE) -> manager.Release:
         """Bring a release into the free slot."""
         record = self.record(version, data, sequence)
-        release = manager.Release(version, record, 0, "-", manager.new_trial_id(), kind=kind)
+        release = manager.Release(version, record, 0, "-", trial_ids.new(), kind=kind)
         (self.root / "staged").write_bytes(data)
         with open(self.root / "staged", "rb") as file:
             placing.fill_free_slot(self.product, manager.look(self.product), release, file.fileno())

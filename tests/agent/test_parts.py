@@ -12,7 +12,7 @@ from agent.growing import Grove, archive
 
 from slotcore import codes, records, settle, trial
 from slotcore import product as products
-from slotward import executor, host, manager, parts, reversing, trees, undoing
+from slotward import executor, host, manager, parts, reversing, trees, trial_ids, undoing
 
 PROGRAM = b"#!/bin/sh\nexec sleep 60\n"
 
@@ -165,7 +165,7 @@ def test_W1_a_unit_file_that_systemd_refuses_to_read_undoes_the_switch(grove: Gr
     assert (state.update.last.state, state.update.failed) == ("abandoned", ())
     assert "restart" not in (grove.root / "calls").read_text()
     (grove.root / "fail-daemon-reload").unlink()
-    again = release._replace(trial_id=manager.new_trial_id())
+    again = release._replace(trial_id=trial_ids.new())
     manager.begin_trial(grove.product, manager.look(grove.product), again)
     assert trial.is_unit_read(host.read_state(grove.product).log)
 

@@ -52,18 +52,6 @@ class Closed(Lost):
     """The socket is not for this account."""
 
 
-def new_id() -> str:
-    """16 random hexadecimal digits."""
-    return os.urandom(8).hex()
-
-
-def demand_trial_id(trial_id: str) -> str:
-    """The id as it is; raises Refused `wrong-trial` for what cannot be a trial's."""
-    if protocol.ID.fullmatch(trial_id) is None:
-        raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {trial_id!r}")
-    return trial_id
-
-
 def _connect(path: str) -> socket.socket:
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:

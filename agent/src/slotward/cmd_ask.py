@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Dict, List, Optional
 
 from slotcore import asked, checks, codes, config_table, protocol, reply
-from slotward import answers, calling, own, telling
+from slotward import answers, calling, own, telling, trial_ids
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if wrong:
         return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed", message=wrong), [wrong])
     if args.id is not None:
-        calling.demand_trial_id(args.id)
+        trial_ids.demand(args.id)
     if args.what == "upgrade":
         return _upgrade(setup, args)
     return _confirm(setup, args) if args.what == "confirm" else _rollback(setup, args)
@@ -152,7 +152,7 @@ def _upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     if args.permit:
         documents["permit"] = prepare.read_document(args.permit)
     digests = {kind: hashlib.sha256(content).hexdigest() for kind, content in documents.items()}
-    trial_id = args.id or calling.new_id()
+    trial_id = args.id or trial_ids.new()
     request = protocol.Request(
         protocol.NODE_UPGRADE,
         trial_id,
@@ -258,7 +258,7 @@ def _confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     while True:
         left = until - time.monotonic()
         wait = min(protocol.MAX_WAIT_S, max(0, int(left)))
-        request = protocol.Request(protocol.NODE_CONFIRM, calling.new_id(), trial=args.id, wait=wait)
+        request = protocol.Request(protocol.NODE_CONFIRM, trial_ids.new(), trial=args.id, wait=wait)
         found = calling.ask(server, request, limit_s=ANSWER_S, again_s=_patience_s(setup, args.id))
         if found.code not in PASSES or left <= telling.POLL_S:
             return _proven(setup, args.id, _answer(setup, request.op, found))
@@ -267,7 +267,7 @@ def _confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
 
 def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     why = "".join(char if char.isprintable() else " " for char in args.why or "")[: protocol.MAX_WHY].strip()
-    request = protocol.Request(protocol.NODE_ROLLBACK, calling.new_id(), trial=args.id, why=why or None)
+    request = protocol.Request(protocol.NODE_ROLLBACK, trial_ids.new(), trial=args.id, why=why or None)
     server = calling.daemon(setup.config.socket_path)
     until = time.monotonic() + _patience_s(setup, args.id)
     while True:

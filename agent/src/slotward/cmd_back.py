@@ -31,9 +31,11 @@ from slotward import (
     lookahead,
     manager,
     own,
+    own_unit,
     prepare,
     reversing,
     switching,
+    trial_ids,
 )
 
 if TYPE_CHECKING:
@@ -41,12 +43,16 @@ if TYPE_CHECKING:
 
     from slotcore import listings
 
+FLAGS = ("json", "start", "no_wait", "accept_one_way")
+
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Go back, or with --check say what that would be."""
-    cmd_upgrade.demand_id(args.id)
+    if args.id is not None:
+        trial_ids.demand(args.id)
     if not (args.check or args.here):
-        return cmd_upgrade.in_own_unit(args, _words(args))
+        why = ("--why", args.why) if args.why else ()
+        return own_unit.run(args, own_unit.again(args, "--to", args.to, *why, flags=FLAGS))
     setup = own.asked(args)
     asked: List[str] = [args.to, ""]
     return clearable.answered(setup.product.name, asked, lambda: _noted(setup, args, asked))
@@ -55,15 +61,6 @@ def run(args: argparse.Namespace) -> answers.Answer:
 def _noted(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> answers.Answer:
     with audit.refusals(setup.product, asked):
         return _go(setup, args, asked)
-
-
-def _words(args: argparse.Namespace) -> List[str]:
-    words = ["rollback", "--config", os.path.abspath(args.config), "--product", args.product, "--to", args.to]
-    words += ["--why", args.why] if args.why else []
-    words += ["--id", args.id] if args.id else []
-    given = {"--json": args.json, "--start": args.start, "--no-wait": args.no_wait}
-    given["--accept-one-way"] = args.accept_one_way
-    return words + [flag for flag, wanted in given.items() if wanted]
 
 
 def way_out(setup: own.Setup) -> str:

@@ -118,8 +118,7 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
     try:
         if args.manifest is not None:
             release = verified(setup, seen, args.manifest, record.version, record.sha256)
-            record = record._replace(version=release.version, sequence=release.sequence)  # its program may not say
-            record = record._replace(expires_at=release.expires_at, channel=release.channel)
+            record = prepare.record_of(release, record.sha256, record.size)  # its program may not say
         if what == "install":
             gate.installing(setup, seen.state, record)
         floor = status.floor_of(product, seen.state)

@@ -3,21 +3,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, Optional
+from typing import TYPE_CHECKING, List
 
-from slotward import answers, audit, clearable, cmd_upgrade, hand, host, manual, own, prepare
+from slotward import answers, audit, clearable, cmd_upgrade, hand, host, manual, own, own_unit, prepare, trial_ids
 
 if TYPE_CHECKING:
     import argparse
 
     from slotcore import checks
 
+FLAGS = ("json", "start", "force", "no_wait", "accept_one_way")
+
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """Say what would be swapped, or verify it again and swap it."""
-    cmd_upgrade.demand_id(args.id)
+    if args.id is not None:
+        trial_ids.demand(args.id)
     if not (args.check or args.here):
-        return cmd_upgrade.in_own_unit(args, manual.words(args))
+        return own_unit.run(args, own_unit.again(args, flags=FLAGS))
     setup = own.asked(args)
     asked: List[str] = []
     return hand.answered(
@@ -37,18 +40,12 @@ def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> a
 def _apply(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -> answers.Answer:
     flags = manual.as_upgrade(setup.product, args)
     if args.check:
-        consent = prepare.Consent(start=args.start, permit=_permit(flags), force=args.force)
-        consent = consent._replace(one_way=args.accept_one_way)
-        prepared = prepare.prepare(setup, target, consent)
+        prepared = prepare.prepare(setup, target, cmd_upgrade.consent_of(flags))
         return cmd_upgrade.prepared_answer(setup, prepared, None)
     answer = cmd_upgrade.upgrade(setup, target, flags)
     if answer.json["state"] == "current":
         _done_with(setup)
     return answer
-
-
-def _permit(flags: argparse.Namespace) -> Optional[bytes]:
-    return prepare.read_document(flags.permit) if flags.permit else None
 
 
 def _done_with(setup: own.Setup) -> None:

@@ -10,7 +10,6 @@ Rules:
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
@@ -20,7 +19,6 @@ from slotcore import product as products
 from slotward import (
     answers,
     audit,
-    build_info,
     cancelling,
     clearable,
     cmd_trial,
@@ -29,16 +27,18 @@ from slotward import (
     lock,
     manager,
     own,
+    own_unit,
     prepare,
     progress_file,
     switching,
     telling,
+    trial_ids,
 )
 
 if TYPE_CHECKING:
     import argparse
 
-_ID = re.compile(r"[0-9a-f]{16}")
+FLAGS = ("json", "adopt", "start", "force", "no_wait", "no_smoke", "accept_one_way")
 
 
 def run(args: argparse.Namespace) -> answers.Answer:
@@ -48,20 +48,15 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
         return unprivileged.run(args, f"{args.command} reads root's configuration and records: run it as root")
     if args.command == "upgrade":
-        demand_id(args.id)
+        if args.id is not None:
+            trial_ids.demand(args.id)
         if not args.here and not args.stage_only:
-            return in_own_unit(args, _words(args))
+            return own_unit.run(args, _words(args))
     setup = own.asked(args)
     asked: List[str] = []
     return hand.answered(
         setup.product, lambda: clearable.answered(setup.product.name, asked, lambda: _answered(setup, args, asked))
     )
-
-
-def demand_id(trial_id: Optional[str]) -> None:
-    """Raise Refused `wrong-trial` for an id that is none."""
-    if trial_id is not None and _ID.fullmatch(trial_id) is None:
-        raise codes.refused(codes.WRONG_TRIAL, f"a trial's id is 16 hexadecimal digits, not {trial_id!r}")
 
 
 def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> answers.Answer:
@@ -74,10 +69,11 @@ def _answered(setup: own.Setup, args: argparse.Namespace, asked: List[str]) -> a
             return upgrade(setup, target, args)
     target = sourced.target_of(setup, args)
     asked.append(target.version)
-    return prepared_answer(setup, prepare.prepare(setup, target, _consent(args), args.src), args.src)
+    return prepared_answer(setup, prepare.prepare(setup, target, consent_of(args), args.src), args.src)
 
 
-def _consent(args: argparse.Namespace) -> prepare.Consent:
+def consent_of(args: argparse.Namespace) -> prepare.Consent:
+    """What the flags of an upgrade, or of prepare, agree to and bring."""
     permit = prepare.read_document(args.permit) if args.permit else None
     asked_s = args.server_time or 0
     noting = args.command == "upgrade"
@@ -98,37 +94,16 @@ def prepared_answer(setup: own.Setup, prepared: prepare.Prepared, src: Optional[
     return answers.Answer(answers.DONE, answer, lines)
 
 
-def in_own_unit(args: argparse.Namespace, words: List[str]) -> answers.Answer:
-    """Run the same command in a transient unit and pass its answer through; never comes back on success."""
-    from slotward import systemd
-
-    name = f"slotward-upgrade-{args.product}-{args.id or manager.new_trial_id()}"
-    by = (f"Environment={audit.WHO}={audit.who()}",)
-    try:
-        code = systemd.run_attached([build_info.program_path(), *words, "--here"], unit=name, properties=by)
-    except KeyboardInterrupt:
-        print(
-            f"interrupted; the upgrade goes on in {name}: `slotward cancel` ends it before the switch", file=sys.stderr
-        )
-        raise SystemExit(answers.FAILED) from None
-    if code == answers.FAILED and systemd.is_active(name):  # another one's: systemd-run could not make ours
-        raise codes.Retryable(codes.IN_PROGRESS, f"an upgrade with the id {args.id} is already in progress")
-    raise SystemExit(code)
-
-
 def _words(args: argparse.Namespace) -> List[str]:
-    """The command line again, for a unit that works in another directory: what names a file names it from the root."""
-    words = ["upgrade", "--config", os.path.abspath(args.config), "--product", args.product]
+    """The command line again; what names a file names it from the root, since the unit works in another directory."""
+    words = []
     if args.version is None:
         words += ["--target", args.target if args.target == "-" else os.path.abspath(args.target)]
     words += [f"--{name}={getattr(args, name)}" for name in ("version", "channel", "variant") if getattr(args, name)]
     words += ["--src", os.path.abspath(args.src)] if args.src else []
     words += ["--permit", os.path.abspath(args.permit)] if args.permit else []
-    words += ["--id", args.id] if args.id else []
     words += ["--server-time", rfc3339.render(args.server_time)] if args.server_time is not None else []
-    given = {"--json": args.json, "--adopt": args.adopt, "--start": args.start, "--force": args.force}
-    given.update({"--no-wait": args.no_wait, "--no-smoke": args.no_smoke, "--accept-one-way": args.accept_one_way})
-    return words + [flag for flag, wanted in given.items() if wanted]
+    return own_unit.again(args, *words, flags=FLAGS)
 
 
 def _file_of(setup: own.Setup, prepared: prepare.Prepared) -> Tuple[str, str]:
@@ -188,7 +163,7 @@ def said(setup: own.Setup, prepared: prepare.Prepared) -> List[str]:
 def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -> answers.Answer:
     """Prepare, stage, and begin the trial; with the default flags also wait for its end."""
     product = setup.product
-    args.id = args.id or manager.new_trial_id()
+    args.id = args.id or trial_ids.new()
     if args.no_smoke:
         product = product._replace(smoke_argv=())
         setup = setup._replace(product=product)
@@ -197,7 +172,7 @@ def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -
     with lock.held(product, f"upgrade to {target.version}"):
         manager.settle_now(product)
         with cancelling.possible(), progress_file.of(product, target.version):
-            prepared = prepare.prepare(setup, target, _consent(args), args.src)
+            prepared = prepare.prepare(setup, target, consent_of(args), args.src)
             if prepared.there:
                 progress_file.nothing_to_do()
                 return answers.Answer(answers.DONE, shown(setup, prepared, would=False), said(setup, prepared))

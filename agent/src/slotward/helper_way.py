@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from slotcore import checks, codes, protocol, records, reply
-from slotward import answers, calling, inbox, manager, own
+from slotward import answers, calling, inbox, manager, own, trial_ids
 
 if TYPE_CHECKING:
     import argparse
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 
 
 def _ask(setup: own.Setup, op: str, request_id: str = "", **more: Any) -> reply.Reply:
-    request = protocol.Request(op, request_id or calling.new_id(), **more)
+    request = protocol.Request(op, request_id or trial_ids.new(), **more)
     return calling.ask(calling.helper(setup.config.helper_socket), request, limit_s=ANSWER_S)
 
 
@@ -89,7 +89,7 @@ def _prepared(setup: own.Setup, asked: Asked) -> reply.Reply:
 def prepare(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     """What an upgrade would do, by root's own checks; each place of the file is asked by this account."""
     _demand_config(setup)
-    with inbox.alone(setup.inbox), _asked(setup, args, calling.new_id()) as asked:
+    with inbox.alone(setup.inbox), _asked(setup, args, trial_ids.new()) as asked:
         found = _prepared(setup, asked)
     answer = _answer(setup, protocol.PREPARE, found, [found.message or _would(found.answer)])
     if answer.exit != answers.DONE or not answer.json.get("artifact"):
@@ -143,7 +143,7 @@ def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     from slotward import cancelling
 
     _demand_config(setup)
-    trial_id = calling.demand_trial_id(args.id) if args.id else manager.new_trial_id()
+    trial_id = trial_ids.demand(args.id) if args.id else trial_ids.new()
     with inbox.alone(setup.inbox), _asked(setup, args, trial_id) as asked:
         with cancelling.possible():
             found = _prepared(setup, asked)
@@ -178,7 +178,7 @@ def confirm(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
         raise codes.refused(
             codes.WRONG_SOURCE, f"this account confirms as {SOURCE}, not as {args.source}: say --source {SOURCE}"
         )
-    trial_id = calling.demand_trial_id(args.id)
+    trial_id = trial_ids.demand(args.id)
     until = time.monotonic() + args.wait
     while True:
         left = until - time.monotonic()
@@ -198,7 +198,7 @@ def rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
             raise codes.refused(codes.NO_TRIAL, f"no trial of {setup.product.name} is pending")
         trial_id = pending.trial_id
     why = "".join(char if char.isprintable() else " " for char in args.why)[: protocol.MAX_WHY].strip()
-    found = _ask(setup, protocol.ROLLBACK, trial=calling.demand_trial_id(trial_id), why=why or None)
+    found = _ask(setup, protocol.ROLLBACK, trial=trial_ids.demand(trial_id), why=why or None)
     return _answer(setup, protocol.ROLLBACK, found)
 
 

@@ -142,16 +142,21 @@ def _slot_of(path: str) -> Optional[str]:
     return target if target in products.SLOTS else None
 
 
-def entrypoint_kind(product: products.Product) -> str:
-    """What is at the entrypoint: `missing`, `file`, `ours` (a link to the program of `current`) or `elsewhere`."""
+def kind_at(path: str, target: str) -> str:
+    """What is at a path: `missing`, `file`, `ours` (a link to `target`) or `elsewhere`."""
     try:
-        found = os.lstat(product.entrypoint)
+        found = os.lstat(path)
     except FileNotFoundError:
         return "missing"
     if not stat.S_ISLNK(found.st_mode):
         return "file" if stat.S_ISREG(found.st_mode) else "elsewhere"
-    target = os.path.join(os.path.dirname(product.entrypoint), os.readlink(product.entrypoint))
-    return "ours" if os.path.normpath(target) == os.path.normpath(product.program_path("current")) else "elsewhere"
+    leads = os.path.join(os.path.dirname(path), os.readlink(path))
+    return "ours" if os.path.normpath(leads) == os.path.normpath(target) else "elsewhere"
+
+
+def entrypoint_kind(product: products.Product) -> str:
+    """What is at the entrypoint; `ours` is a link to the program of `current`."""
+    return kind_at(product.entrypoint, product.program_path("current"))
 
 
 def _record(

@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, NamedTuple, Optional, Tuple
 
@@ -221,11 +220,6 @@ def begin_trial(product: products.Product, seen: Look, release: Release, restart
     if not restart:
         audit.swapped(product, pending)
     return pending
-
-
-def new_trial_id() -> str:
-    """16 random hexadecimal digits."""
-    return os.urandom(8).hex()
 
 
 def _from(seen: Look) -> str:

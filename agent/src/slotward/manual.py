@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from slotcore import audit as audits
 from slotcore import checks, codes, staged
@@ -113,7 +113,7 @@ def as_upgrade(product: products.Product, args: argparse.Namespace) -> argparse.
     """The flags of an upgrade to what waits."""
     permit = product.path(staged.PERMIT)
     return argparse.Namespace(
-        command="upgrade",
+        command="prepare" if args.check else "upgrade",
         src=None,
         stage_only=False,
         no_smoke=False,
@@ -127,12 +127,3 @@ def as_upgrade(product: products.Product, args: argparse.Namespace) -> argparse.
         accept_one_way=args.accept_one_way,
         applying=True,
     )
-
-
-def words(args: argparse.Namespace) -> List[str]:
-    """The command line again, for a unit of its own."""
-    found = ["apply", "--config", os.path.abspath(args.config), "--product", args.product]
-    found += ["--id", args.id] if args.id else []
-    given = {"--json": args.json, "--start": args.start, "--force": args.force, "--no-wait": args.no_wait}
-    given["--accept-one-way"] = args.accept_one_way
-    return found + [flag for flag, wanted in given.items() if wanted]

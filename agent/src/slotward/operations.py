@@ -14,7 +14,7 @@ import os
 from typing import Callable, Dict, List, Optional, Tuple
 
 from slotcore import codes, protocol, reply, strictjson
-from slotward import build_info, calling, repeating, seqpacket, systemd, transient
+from slotward import build_info, repeating, seqpacket, systemd, transient, trial_ids
 
 WHO = "SLOTWARD_WHO"
 """As `audit` has it, which a resident process has no other use for."""
@@ -100,7 +100,7 @@ class Operations:
             for request_id, waiter in waiters:
                 waiter(found._replace(id=request_id))
 
-        self._start(protocol.Request(protocol.SETTLE, calling.new_id()), HELPER, done)
+        self._start(protocol.Request(protocol.SETTLE, trial_ids.new()), HELPER, done)
 
     def _start(self, request: protocol.Request, who: str, done: Waiter) -> None:
         name = f"slotward-{request.op.replace('.', '-')}-{request.id}-{os.getpid()}"

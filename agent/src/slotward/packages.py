@@ -27,6 +27,11 @@ class Owner(NamedTuple):
     package: str
     manager: str
 
+    @property
+    def diverts(self) -> bool:
+        """Whether what the package brings later can be sent elsewhere."""
+        return self.manager == "dpkg"
+
 
 def _run(argv: List[str]) -> Optional[subprocess.CompletedProcess[str]]:
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
@@ -68,6 +73,23 @@ def owner(path: str) -> Optional[Owner]:
     if done is not None and done.returncode == 0 and done.stdout.strip():
         return Owner(done.stdout.strip(), "rpm")
     return None
+
+
+def agreed(path: str, divert: bool) -> Optional[Owner]:
+    """The package whose path is to be diverted, or written over later; None where it has none, or is diverted already.
+
+    Raises Refused `package-owns-path` where nobody agreed.
+    """
+    found = owner(path)
+    if found is None or (found.diverts and is_diverted(path)):
+        return None
+    if not divert:
+        how = "is diverted to .distrib" if found.diverts else "writes over it, for rpm knows no diversions"
+        raise codes.refused(
+            codes.PACKAGE_OWNS_PATH,
+            f"{path} belongs to the package {found.package} ({found.manager}); agree with --divert, and what its next update brings {how}",
+        )
+    return found
 
 
 def is_diverted(path: str) -> bool:

@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 import os
-import stat
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from slotcore import codes, listings, ops, settle, trial
@@ -39,14 +38,7 @@ def target(product: products.Product, part: products.Part) -> str:
 
 def kind(product: products.Product, part: products.Part) -> str:
     """What is at a part's path: `missing`, `file`, `ours` (its link) or `elsewhere`."""
-    try:
-        found = os.lstat(part.path)
-    except FileNotFoundError:
-        return "missing"
-    if not stat.S_ISLNK(found.st_mode):
-        return "file" if stat.S_ISREG(found.st_mode) else "elsewhere"
-    leads = os.path.normpath(os.path.join(os.path.dirname(part.path), os.readlink(part.path)))
-    return "ours" if leads == os.path.normpath(target(product, part)) else "elsewhere"
+    return host.kind_at(part.path, target(product, part))
 
 
 def not_linked(product: products.Product) -> List[str]:
@@ -98,13 +90,7 @@ def _adopting(product: products.Product, part: products.Part, source: str, conse
         )
         raise codes.refused(codes.ADOPT_NEEDS_CONSENT, text)
     os.close(adoption.open_adoptable(source))
-    owner = packages.owner(source) if source == part.path else None
-    if owner is not None and owner.manager == "dpkg" and packages.is_diverted(source):
-        owner = None
-    if owner is not None and not divert:
-        text = f"{source} belongs to the package {owner.package} ({owner.manager}): agree with --divert"
-        raise codes.refused(codes.PACKAGE_OWNS_PATH, text)
-    return Todo(part, source, owner)
+    return Todo(part, source, packages.agreed(source, divert) if source == part.path else None)
 
 
 def changes(product: products.Product, todo: Tuple[Todo, ...]) -> List[Dict[str, str]]:
@@ -113,7 +99,7 @@ def changes(product: products.Product, todo: Tuple[Todo, ...]) -> List[Dict[str,
     for one in todo:
         if one.adopts:
             listed.append({"path": target(product, one.part), "what": f"adopt {one.adopts}"})
-        if one.owner is not None and one.owner.manager == "dpkg":
+        if one.owner is not None and one.owner.diverts:
             listed.append({"path": one.part.path + packages.SUFFIX, "what": f"divert {one.owner.package}"})
         listed.append({"path": one.part.path, "what": "link"})
     return listed
@@ -124,7 +110,7 @@ def bring(product: products.Product, todo: Tuple[Todo, ...]) -> None:
     for one in todo:
         if one.adopts:
             _adopt(product, one.part, one.adopts)
-        if one.owner is not None and one.owner.manager == "dpkg":
+        if one.owner is not None and one.owner.diverts:
             packages.divert(one.part.path)
         if not os.path.isfile(target(product, one.part)):
             text = f"the version that runs has no {one.part.source}, so {one.part.path} would lead nowhere"

@@ -106,6 +106,12 @@ def open_program(product: products.Product, path: str) -> Tuple[int, records.Slo
     return descriptor, records.SlotRecord(version, sequence, digest_of(here), os.fstat(descriptor).st_size)
 
 
+def record_of(release: manifests.Manifest, sha256: str, size: int) -> records.SlotRecord:
+    """What a slot's record says of a release's bytes."""
+    lasting = (release.expires_at, release.channel, release.epoch)
+    return records.SlotRecord(release.version, release.sequence, sha256, size, *lasting)
+
+
 def said_of(product: products.Product, content: str, path: str) -> Tuple[str, int]:
     """Version and sequence of a program: what a build of the agent carries, or what another daemon answers when asked."""
     if product.name == build_info.NAME:
@@ -162,7 +168,7 @@ def held_by(
         return None
     slot = plans.free_slot(state)
     entry = state.slots.get(slot)
-    if entry is None or (entry.sequence == 0 and not by_digest) or (entry.sequence < floor and not by_digest):
+    if entry is None or not (by_digest or entry.sequence >= max(floor, 1)):
         return None
     if (entry.version, entry.sha256) != (target.version, target.sha256):
         return None
@@ -223,8 +229,7 @@ def by_manifest(setup: own.Setup, facts: checks.Facts, consent: Consent, base: P
     if isinstance(found, codes.Refusal):
         raise codes.Refused(found)
     manifest, artifact = found.manifest, found.artifact
-    lasting = (manifest.expires_at, manifest.channel, manifest.epoch)
-    record = records.SlotRecord(target.version, manifest.sequence, artifact.sha256, artifact.size, *lasting)
+    record = record_of(manifest, artifact.sha256, artifact.size)
     return base._replace(
         record=record,
         newest_issued=manifest.issued_at,

@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from slotcore import audit as audits
-from slotcore import codes, records, semver, settle, standing
+from slotcore import codes, semver, settle, standing
 from slotward import (
     answers,
     audit,
@@ -140,16 +140,7 @@ def _adoption(setup: own.Setup, args: argparse.Namespace) -> Work:
             f"{path} is {what}, placed by hand, a package or a script: it would be copied into a slot "
             f"and replaced by a link to {setup.product.program_path('current')}; agree with --adopt or [update] adopt = true",
         )
-    found = packages.owner(path)
-    if found is not None and found.manager == "dpkg" and packages.is_diverted(path):
-        found = None
-    if found is not None and not args.divert:
-        how = "is diverted to .distrib" if found.manager == "dpkg" else "writes over it, for rpm knows no diversions"
-        raise codes.refused(
-            codes.PACKAGE_OWNS_PATH,
-            f"{path} belongs to the package {found.package} ({found.manager}); agree with --divert, and what its next update brings {how}",
-        )
-    return Work("adopt", path, found)
+    return Work("adopt", path, packages.agreed(path, args.divert))
 
 
 def _version(setup: own.Setup, args: argparse.Namespace, said: str) -> str:
@@ -173,7 +164,7 @@ def _install(setup: own.Setup, seen: manager.Look, work: Work, args: argparse.Na
         cmd_setup.relink(product)
     if work.path is None:
         return
-    diverts = work.owner is not None and work.owner.manager == "dpkg"
+    diverts = work.owner is not None and work.owner.diverts
     if work.what == "adopt" and _is_second_name(work.path):
         diverts = diverts or packages.is_diverted(work.path)  # of a run that was cut
         packages.forget_copy(work.path)
@@ -182,15 +173,7 @@ def _install(setup: own.Setup, seen: manager.Look, work: Work, args: argparse.Na
         record = record._replace(version=_version(setup, args, record.version))
         if args.manifest is not None:
             release = cmd_setup.verified(setup, seen, args.manifest, record.version, record.sha256)
-            record = records.SlotRecord(
-                release.version,
-                release.sequence,
-                record.sha256,
-                record.size,
-                release.expires_at,
-                release.channel,
-                release.epoch,
-            )
+            record = prepare.record_of(release, record.sha256, record.size)
         if diverts:
             packages.divert(work.path)
         staging.make_parents(os.path.dirname(product.entrypoint))
@@ -214,7 +197,7 @@ def _changes(
     listed = [{"path": path, "what": "create"} for path in missing]
     if work.path is not None:
         listed.append({"path": product.path("current"), "what": f"{work.what} {work.path}"})
-    if work.owner is not None and work.owner.manager == "dpkg":
+    if work.owner is not None and work.owner.diverts:
         listed.append({"path": product.entrypoint + packages.SUFFIX, "what": f"divert {work.owner.package}"})
     if work.what != "nothing":
         listed.append({"path": product.entrypoint, "what": "link"})
@@ -262,7 +245,7 @@ def _answer(setup: own.Setup, changes: List[Dict[str, str]], work: Work) -> answ
     state = host.read_state(product)
     entry = state.slots.get(state.current or "")
     left = []
-    if work.owner is not None and work.owner.manager == "rpm":
+    if work.owner is not None and not work.owner.diverts:
         left.append(f"{product.entrypoint}: the next update of the package {work.owner.package} writes over the link")
     answer: Dict[str, Any] = answers.base(product.name, "idle", changed=bool(changes))
     answer.update(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Dict, Optional, Tuple
 from slotcore import asked as askeds
 from slotcore import checks, codes, proof, protocol, status
 from slotcore import settle as settles
-from slotward import answers, calling, clearable, host, inbox, manager, own, staging, telling
+from slotward import answers, clearable, host, inbox, manager, own, staging, telling, trial_ids
 
 if TYPE_CHECKING:
     import argparse
@@ -76,7 +76,7 @@ def upgrade(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     """Judge, fetch, and leave the request; the next start of the daemon carries it out."""
     from slotward import prepare as prepares
 
-    trial_id = calling.demand_trial_id(args.id or calling.new_id())
+    trial_id = trial_ids.demand(args.id or trial_ids.new())
     data = prepares.read_target_bytes(args.target)
     version = checks.parse_target(data).version
     return clearable.answered(setup.product.name, (version,), lambda: _upgrade(setup, args, trial_id, data))

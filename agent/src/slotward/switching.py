@@ -15,7 +15,21 @@ from typing import NamedTuple, Optional
 from slotcore import audit as audits
 from slotcore import codes, config_table, phases, probing, trial
 from slotcore import product as products
-from slotward import audit, cancelling, effects, gate, hand, hooks, host, manager, own, placing, prepare, progress_file
+from slotward import (
+    audit,
+    cancelling,
+    effects,
+    gate,
+    hand,
+    hooks,
+    host,
+    manager,
+    own,
+    placing,
+    prepare,
+    progress_file,
+    trial_ids,
+)
 
 
 class Agreed(NamedTuple):
@@ -74,7 +88,7 @@ def _swap(
         record=prepared.record,
         newest_issued=prepared.newest_issued,
         command="-",
-        trial_id=trial_id or manager.new_trial_id(),
+        trial_id=trial_id or trial_ids.new(),
         permit=prepared.permit,
         kind=_kind(product, prepared, descriptor),
         kept=prepared.kept,
