@@ -137,6 +137,18 @@ def ask(
     return parse(rc, out, err, line)
 
 
+def told(params: Dict[str, Any], answer: Answer, seen: Optional[Answer] = None) -> Dict[str, Any]:
+    """What every result begins with: of which product, in which state (as first `seen`), and why not if not."""
+    first = answer if seen is None else seen
+    return {
+        "product": first.data.get("product") or params["product"],
+        "state": first.data.get("state") or "failed",
+        "code": answer.code,
+        "reason": None if answer.code == codes.OK else answer.data.get("message"),
+        "retry": None,
+    }
+
+
 def clear_command(params: Dict[str, Any], version: str) -> str:
     """What an operator runs on the host to allow a version that failed there once more."""
     line = [*command(params, ["update"])[:-1], "--clear-failed", version]

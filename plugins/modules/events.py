@@ -104,7 +104,6 @@ broken:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 
 OPTIONS = dict(
     ansible_glue.NODE_OPTIONS,
@@ -121,18 +120,14 @@ def main() -> None:
     answer = ansible_glue.ask(module, words)
     data = answer.data
     cursor = data.get("cursor")
-    result = {
-        "product": data.get("product") or params["product"],
-        "state": data.get("state") or "failed",
-        "code": answer.code,
-        "reason": None if answer.code == codes.OK else data.get("message"),
-        "retry": None,
-        "events": data.get("events") or [],
-        "cursor": params["since"] if cursor is None else cursor,
-        "left_out": int(data.get("left_out") or 0),
-        "restarted": bool(data.get("restarted")),
-        "broken": data.get("broken"),
-    }
+    result = dict(
+        ansible_glue.told(params, answer),
+        events=data.get("events") or [],
+        cursor=params["since"] if cursor is None else cursor,
+        left_out=int(data.get("left_out") or 0),
+        restarted=bool(data.get("restarted")),
+        broken=data.get("broken"),
+    )
     ansible_glue.finish(module, answer, result, False)
 
 

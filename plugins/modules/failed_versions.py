@@ -96,7 +96,6 @@ cleared:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 
 OPTIONS = dict(
     ansible_glue.NODE_OPTIONS,
@@ -124,19 +123,13 @@ def main() -> None:
             break
         cleared.append(version)
     after = [entry for entry in before if entry["version"] not in cleared]
-    result = {
-        "product": seen.data.get("product") or params["product"],
-        "state": seen.data.get("state") or "failed",
-        "code": answer.code,
-        "reason": None if answer.code == codes.OK else answer.data.get("message"),
-        "retry": None,
-        "failed_versions": after,
-        "cleared": cleared,
-        "diff": {
-            "before": "".join("%(version)s %(code)s\n" % entry for entry in before),
-            "after": "".join("%(version)s %(code)s\n" % entry for entry in after),
-        },
-    }
+    shown = ["".join("%(version)s %(code)s\n" % entry for entry in entries) for entries in (before, after)]
+    result = dict(
+        ansible_glue.told(params, answer, seen),
+        failed_versions=after,
+        cleared=cleared,
+        diff={"before": shown[0], "after": shown[1]},
+    )
     ansible_glue.finish(module, answer, result, bool(cleared))
 
 

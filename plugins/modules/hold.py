@@ -132,15 +132,8 @@ def main() -> None:
             answer = ansible_glue.ask(module, holding.words(module.params))
             changed = bool(answer.data.get("changed"))
             after = before if answer.failed else answer.data.get("hold")
-    result = {
-        "product": answer.data.get("product") or product,
-        "state": answer.data.get("state") or "failed",
-        "code": answer.code,
-        "reason": None if answer.code == codes.OK else answer.data.get("message"),
-        "retry": None,
-        "hold": after,
-        "diff": {"before": holding.shown(product, before), "after": holding.shown(product, after)},
-    }
+    diff = {"before": holding.shown(product, before), "after": holding.shown(product, after)}
+    result = dict(ansible_glue.told(module.params, answer), hold=after, diff=diff)
     ansible_glue.finish(module, answer, result, changed)
 
 

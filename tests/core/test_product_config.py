@@ -130,7 +130,8 @@ why = "the shop's busy weeks"
 
 def load(text: str) -> Tuple[products.Product, Tuple[str, ...]]:
     """As the agent does."""
-    return product_config.load(text, "f.toml", "redis")
+    found = product_config.load(text, "f.toml", "redis")
+    return found.product, found.problems
 
 
 def problems(*lines: str) -> Tuple[str, ...]:
@@ -361,8 +362,8 @@ def test_days_go_over_sunday() -> None:
 def test_downloads_have_their_own_keys() -> None:
     """As the product's file says, not the agent's."""
     text = MINIMAL + '[update]\nallow_http = true\nca_file = "/etc/ca.pem"\nproxy = "http://p:3128"\n'
-    assert product_config.transport(text, "f") == (True, "/etc/ca.pem", "http://p:3128")
-    assert product_config.transport(MINIMAL, "f") == (False, "", "")
+    assert product_config.load(text, "f", "redis")[2:] == (True, "/etc/ca.pem", "http://p:3128")
+    assert product_config.load(MINIMAL, "f", "redis")[2:] == (False, "", "")
 
 
 WORDS = st.sampled_from(

@@ -23,15 +23,8 @@ HOLD = f"{nodes.SLOTS}/hold.json"
 @pytest.fixture
 def toy(node: nodes.Node, shop: releases.Workshop) -> Iterator[toys.Toy]:
     """A toy that was adopted on a host with the agent, and runs."""
-    node.fresh(shop.release("1.0.0", 1))
-    made = toys.Toy(node)
-    made.clear()
-    made.install("1.0.0")
-    made.describe()
-    adopted = made.slotward("setup", "--adopt")
-    assert adopted.exit == 0, adopted
-    yield made
-    made.clear()
+    with toys.running(node, shop.release("1.0.0", 1)) as made:
+        yield made
 
 
 def events(toy: toys.Toy) -> list[str]:

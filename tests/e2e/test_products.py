@@ -16,13 +16,8 @@ TRACES = "find /etc /usr/local /opt -name .cache -prune -o -printf '%p %l %m %s\
 @pytest.fixture
 def toy(node: nodes.Node, shop: releases.Workshop) -> Iterator[toys.Toy]:
     """A toy that runs on a host with the agent, described and not adopted."""
-    node.fresh(shop.release("1.0.0", 1))
-    made = toys.Toy(node)
-    made.clear()
-    made.install("1.0.0")
-    made.describe()
-    yield made
-    made.clear()
+    with toys.running(node, shop.release("1.0.0", 1), adopted=False) as made:
+        yield made
 
 
 @pytest.mark.host

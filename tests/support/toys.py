@@ -7,10 +7,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from support import node as nodes
@@ -30,6 +31,21 @@ RestartSec=300ms
 [Install]
 WantedBy=multi-user.target
 """
+
+
+@contextlib.contextmanager
+def running(node: nodes.Node, first: releases.Release, adopted: bool = True) -> Iterator[Toy]:
+    """A toy that runs, described, on a host with the agent `first`; adopted, or not yet."""
+    node.fresh(first)
+    made = Toy(node)
+    made.clear()
+    made.install("1.0.0")
+    made.describe()
+    if adopted:
+        answer = made.slotward("setup", "--adopt")
+        assert answer.exit == 0, answer
+    yield made
+    made.clear()
 
 
 class Toy:

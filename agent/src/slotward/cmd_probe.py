@@ -35,13 +35,11 @@ def run(args: argparse.Namespace) -> answers.Answer:
 def once(product: products.Product) -> answers.Answer:
     """One round now, judged as a round of the trial would be."""
     pending = settle.decide(host.read_state(product), host.clock()).on_trial
-    baseline = probe_store.baseline(product)
-    if pending is None or baseline is None or baseline.trial_id != pending.trial_id:
-        baseline = None
+    baseline = probe_store.baseline_of(product, pending.trial_id) if pending is not None else None
     length_s = product.trial_length_s if pending is None else pending.length_s
     since = probe_journal.Since(max(0, probe_store.monotonic_us() - length_s * 1_000_000))
     if baseline is not None:
-        since = probe_journal.Since(baseline.monotonic_us, "" if product.reload else baseline.invocation)
+        since = probe_store.since(product, baseline)
     seen = probes.Runner(product, since).round()
     deciding = probing.deciding(product.probes, baseline.green() if baseline is not None else {})
     wrong = [one for one in seen if not one.ok and one.name in deciding]

@@ -8,9 +8,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict
 
-from slotcore import codes, keeping, outcome, settle, status
+from slotcore import codes, outcome, settle, status
 from slotward import answers, build_info, hand, host, looking, own, product_files, systemd
 
 if TYPE_CHECKING:
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> answers.Answer:
     """List them."""
-    setups: List[Any] = [own.load(args.config)]
+    good, broken = [own.load(args.config)], []
     for name in product_files.names(args.config):
         try:
-            setups.append(product_files.load(args.config, name))
+            good.append(product_files.load(args.config, name))
         except (codes.BadConfig, codes.Refused) as error:
-            setups.append((name, error))
-    good = [setup for setup in setups if isinstance(setup, own.Setup)]
+            broken.append(_broken(name, error))
     shown = systemd.show_each([setup.product.unit for setup in good], ("ActiveState", "SubState", "MainPID", "Job"))
-    units = {setup.product.unit: status.unit_of(found) for setup, found in zip(good, shown)}
-    listed = [_line(one, units[one.product.unit]) if isinstance(one, own.Setup) else _broken(*one) for one in setups]
+    agent, *others = [_line(setup, status.unit_of(found)) for setup, found in zip(good, shown)]
+    listed = [agent, *sorted([*others, *broken], key=lambda one: str(one["name"]))]
     answer = answers.base(build_info.NAME, "idle")
     answer["products"] = listed
     return answers.Answer(answers.DONE, answer, [_said(one) for one in listed])
@@ -43,11 +42,7 @@ def _line(setup: own.Setup, unit: status.Unit) -> Dict[str, Any]:
     product = setup.product
     state = host.read_state(product)
     settlement = settle.decide(state, host.clock())
-    shown, code = outcome.state_now(settlement, state.update, unit.runs, keeping.has_failed(state))
-    if state.broken is not None:
-        code = codes.RECORD_BROKEN
-    elif setup.problems:
-        code = codes.BAD_CONFIG
+    shown, code = outcome.state_and_code(state, settlement, unit.runs, setup.problems)
     version, sequence = looking.version_of(setup, state)
     pending = settlement.on_trial
     return {

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from slotcore import codes
 from slotcore import product as products
 from slotward import answers, lock, manager, own
 
@@ -20,6 +21,15 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
         return unprivileged.run(args, "settling changes root's records: run it as root")
     return settle(own.asked(args).product)
+
+
+def if_free(product: products.Product, what: str = "settle") -> None:
+    """Settle, unless somebody else holds the lock: then they see to it."""
+    try:
+        with lock.held(product, what):
+            manager.settle_now(product)
+    except codes.Retryable:
+        return
 
 
 def settle(product: products.Product) -> answers.Answer:

@@ -21,6 +21,7 @@ from slotward import (
     audit,
     cancelling,
     clearable,
+    cmd_settle,
     cmd_trial,
     hand,
     host,
@@ -255,14 +256,6 @@ def _wait(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial) ->
         if last is not None and last.trial_id == pending.trial_id:
             return cmd_trial.ended(product, last, changed=True)
         if seen.settlement.action not in (settle.Action.AWAIT, settle.Action.NONE):
-            _try_settle(setup)
+            cmd_settle.if_free(product)
     answer = _begun(setup, prepared, pending)
     return answers.Answer(answers.NOT_CONFIRMED, answer.json, answer.lines)
-
-
-def _try_settle(setup: own.Setup) -> None:
-    try:
-        with lock.held(setup.product, "settle"):
-            manager.settle_now(setup.product)
-    except codes.Retryable:
-        return  # somebody else is at it

@@ -12,11 +12,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from slotcore import codes, ops, probe_files, probing, recording, records
 from slotcore import product as products
 from slotward import host
+
+if TYPE_CHECKING:
+    from slotward import probe_journal
 
 
 def is_asked(product: products.Product) -> bool:
@@ -38,6 +41,19 @@ def _read(product: products.Product, name: str) -> Optional[bytes]:
 def baseline(product: products.Product) -> Optional[probe_files.Baseline]:
     """What was seen before the swap of the trial that it names; None when there is nothing to be believed."""
     return probe_files.parse_baseline(_read(product, probe_files.BASELINE))
+
+
+def baseline_of(product: products.Product, trial_id: str) -> Optional[probe_files.Baseline]:
+    """As `baseline`, of that trial alone."""
+    found = baseline(product)
+    return found if found is not None and found.trial_id == trial_id else None
+
+
+def since(product: products.Product, seen: probe_files.Baseline) -> probe_journal.Since:
+    """From when on the journal counts in the trial of a baseline of this boot; a reload goes on in the same run."""
+    from slotward import probe_journal
+
+    return probe_journal.Since(seen.monotonic_us, "" if product.reload else seen.invocation)
 
 
 def has_baseline(product: products.Product) -> bool:

@@ -21,6 +21,7 @@ from slotcore import trial as trials
 from slotward import (
     answers,
     audit,
+    cmd_settle,
     cmd_trial,
     host,
     lock,
@@ -69,7 +70,9 @@ class Watch:
                 if not self._ended(seen):
                     return
             elif pending is None or pending.boot_id != seen.clock.boot_id:
-                self._settle()  # somebody has won the end and not finished it; the guard gives the length anew
+                cmd_settle.if_free(
+                    self._product, "probe"
+                )  # somebody has won the end and not finished it; the guard gives the length anew
                 time.sleep(IDLE_S)
             elif setup.problems or not probe_store.is_asked(self._product):
                 why = "; ".join(setup.problems) or f"confirm_sources of {self._product.name} does not name probe"
@@ -78,22 +81,13 @@ class Watch:
             else:
                 self._trial(pending)
 
-    def _settle(self) -> None:
-        try:
-            with lock.held(self._product, "probe"):
-                manager.settle_now(self._product)
-        except codes.Retryable:
-            return  # somebody else is at it
-
     # --- one trial ---
 
     def _trial(self, pending: trials.Trial) -> None:
         """Look at the release on trial, round by round, until that trial is not pending any more."""
         product, began_s = self._product, pending.deadline_s - pending.length_s
         self._watched = pending.trial_id
-        baseline = probe_store.baseline(product)
-        if baseline is not None and baseline.trial_id != pending.trial_id:
-            baseline = None
+        baseline = probe_store.baseline_of(product, pending.trial_id)
         green = baseline.green() if baseline is not None else {}
         rules = probing.Rules(
             product.confirming, probing.deciding(product.probes, green), product.health_window_s, float(began_s)
@@ -114,7 +108,7 @@ class Watch:
     def _since(self, pending: trials.Trial, baseline: Optional[files.Baseline]) -> probe_journal.Since:
         """From when on the journal counts: the baseline, or in another boot, or without one, the trial's beginning in this boot."""
         if baseline is not None and baseline.boot_id == pending.boot_id:
-            return probe_journal.Since(baseline.monotonic_us, "" if self._product.reload else baseline.invocation)
+            return probe_store.since(self._product, baseline)
         return probe_journal.Since(_monotonic_us_at(pending.deadline_s - pending.length_s))
 
     def _round(self, runner: Optional[probes.Runner], slot: str, sha256: str, swapped_s: int) -> probing.Round:

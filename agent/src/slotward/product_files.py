@@ -73,19 +73,19 @@ def load(config_path: str, name: str, planned: str = "") -> own.Setup:
         raise unknown(config_path, name)
     if unsafe:
         raise codes.BadConfig([f"{path}: it {unsafe}"])
-    product, problems = product_config.load(text, path, name)
+    found = product_config.load(text, path, name)
+    product = found.product
     if not (product.unit and product.entrypoint):
-        raise codes.BadConfig(problems)
-    allow_http, ca_file, proxy = product_config.transport(text, path)
+        raise codes.BadConfig(found.problems)
     config = agents._replace(
         slots_dir=product.slots_dir,
         entrypoint=product.entrypoint,
         mode=config_table.ROOT,
-        allow_http=allow_http,
-        ca_file=ca_file or None,
-        proxy=proxy or None,
+        allow_http=found.allow_http,
+        ca_file=found.ca_file or None,
+        proxy=found.proxy or None,
     )
-    return own.Setup(product, config, problems, path, (agents.entrypoint, os.path.abspath(config_path)))
+    return own.Setup(product, config, found.problems, path, (agents.entrypoint, os.path.abspath(config_path)))
 
 
 def conflicts(config_path: str, setup: own.Setup) -> Tuple[str, ...]:

@@ -8,7 +8,7 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 from . import codes, records
 from . import settle as settles
@@ -58,3 +58,21 @@ def state_now(
     if last.state == "rolled-back" and not unit_runs:
         return "rollback-failed", last.code
     return last.state, codes.OK if last.state == "confirmed" else last.code
+
+
+def _restore_failed(state: settles.State) -> bool:
+    if state.snapshot is None:
+        return False
+    from . import keeping  # few hosts keep data, and every start pays for what it imports
+
+    return keeping.has_failed(state)
+
+
+def state_and_code(
+    state: settles.State, settlement: settles.Settlement, runs: bool, problems: Sequence[str]
+) -> Tuple[str, str]:
+    """The state that is shown, and its code; what refuses updates comes before how the last one ended."""
+    shown, code = state_now(settlement, state.update, runs, _restore_failed(state))
+    if state.broken is not None:
+        return shown, codes.RECORD_BROKEN
+    return shown, codes.BAD_CONFIG if problems else code

@@ -76,8 +76,18 @@ class Values(NamedTuple):
         return self.section.partition("-")[2]
 
 
-def load(text: Union[str, bytes], path: str, name: str) -> Tuple[products.Product, Tuple[str, ...]]:
-    """The product `name` by its file's text, and every reason to refuse its updates."""
+class Loaded(NamedTuple):
+    """What a file says: the product, every reason to refuse its updates, and what its downloads need."""
+
+    product: products.Product
+    problems: Tuple[str, ...]
+    allow_http: bool
+    ca_file: str
+    proxy: str
+
+
+def load(text: Union[str, bytes], path: str, name: str) -> Loaded:
+    """The product `name` by its file's text."""
     scanned = toml.scan(text, path)
     found, wrong = config_scan.take(scanned, product_table.KEYS, product_sections.NAME)
     given: Dict[str, Dict[str, config_keys.Setting]] = {section.name: {} for section in scanned[0].sections}
@@ -97,7 +107,9 @@ def load(text: Union[str, bytes], path: str, name: str) -> Tuple[products.Produc
     said, dropped = product_rules.judge(single, repeated, bad, name)
     problems += ["%s: %s" % (path, one) for one in said]
     kept = {row: [one for one in ones if one.section not in dropped] for row, ones in repeated.items()}
-    return _product(name, single, kept), tuple(problems)
+    update = single[config_table.UPDATE]
+    own = (update.flag("allow_http"), update.text("ca_file"), update.text("proxy"))
+    return Loaded(_product(name, single, kept), tuple(problems), *own)
 
 
 def _product(name: str, single: Mapping[str, Values], repeated: Mapping[str, List[Values]]) -> products.Product:
@@ -135,13 +147,6 @@ def _product(name: str, single: Mapping[str, Values], repeated: Mapping[str, Lis
 
 def _freeze(values: Values) -> products.Freeze:
     return products.Freeze(values.name, *(values.text(key) for key in ("from", "to", "zone", "why")))
-
-
-def transport(text: Union[str, bytes], path: str) -> Tuple[bool, str, str]:
-    """What downloads need of the file: ``allow_http``, ``ca_file`` and ``proxy``; "" where one is not set."""
-    found, _wrong = config_scan.take(toml.scan(text, path), product_table.KEYS, product_sections.NAME)
-    given = {one.key.name: one.value for one in found if one.section == config_table.UPDATE}
-    return given.get("allow_http") is True, str(given.get("ca_file") or ""), str(given.get("proxy") or "")
 
 
 def _source(values: Values) -> Union[products.Source, None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from . import codes, keeping, outcome, records, standing
+from . import outcome, records, standing
 from . import product as products
 from . import settle as settles
 
@@ -153,12 +153,8 @@ def as_json(product: products.Product, state: settles.State, clock: settles.Cloc
     settlement = settles.decide(state, clock)
     trial = settlement.on_trial
     runs = host.unit.runs and (host.helper.runs or not product.helper_unit)
-    shown, code = outcome.state_now(settlement, state.update, runs, keeping.has_failed(state))
-    broken, trusted = state.broken, standing.in_force(product, state)
-    if broken is not None:
-        code = codes.RECORD_BROKEN
-    elif host.problems:
-        code = codes.BAD_CONFIG
+    shown, code = outcome.state_and_code(state, settlement, runs, host.problems)
+    trusted = standing.in_force(product, state)
     return {
         "spec": 1,
         "product": product.name,
