@@ -218,20 +218,16 @@ def main() -> None:
     module = AnsibleModule(argument_spec=setup_options.SETUP_OPTIONS, supports_check_mode=True)
     answer = run(module)
     changes = answer.data.get("changes") or []
-    result: Dict[str, Any] = {
-        "product": answer.data.get("product") or module.params["product"],
-        "state": answer.data.get("state") or "failed",
-        "code": answer.code,
-        "reason": None if answer.code == codes.OK else answer.data.get("message"),
-        "changes": changes,
-        "mode": answer.data.get("mode"),
-        "user": answer.data.get("user"),
-        "left": answer.data.get("left") or [],
-        "unit_changed": bool(answer.data.get("unit_changed")),
-        "restart_needed": bool(answer.data.get("restart_needed")),
-        "retry": None,
-        "diff": {"before": "", "after": "".join("%s: %s\n" % (change["path"], change["what"]) for change in changes)},
-    }
+    result: Dict[str, Any] = dict(
+        ansible_glue.told(module.params, answer),
+        changes=changes,
+        mode=answer.data.get("mode"),
+        user=answer.data.get("user"),
+        left=answer.data.get("left") or [],
+        unit_changed=bool(answer.data.get("unit_changed")),
+        restart_needed=bool(answer.data.get("restart_needed")),
+        diff={"before": "", "after": "".join("%s: %s\n" % (change["path"], change["what"]) for change in changes)},
+    )
     changed = bool(changes) if module.check_mode else bool(answer.data.get("changed"))
     ansible_glue.finish(module, answer, result, changed)
 

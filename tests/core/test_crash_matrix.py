@@ -74,6 +74,29 @@ def check(walker: walk.Walker, scenario: Scenario) -> int:
     return count
 
 
+def update_after_each_cut(walker: walk.Walker, scenario: Scenario) -> None:
+    """Settle late what each cut has left, and update from each end that is another one."""
+    before = walk.view(walker.host, scenario.tree)
+    ends = set()
+    for crash in crashes(scenario):
+        tree = walker.follow(crash.tree, scenario, LATE, "a command", before)
+        key = frozenset((path, data) for path, data in tree.items() if not path.endswith("update.json"))
+        if key not in ends:
+            ends.add(key)
+            walker.next_update(tree, LATE.now)
+
+
+def compare_with_model(walker: walk.Walker, scenario: Scenario) -> None:
+    """Carry the plan out in a real directory and in the model, and compare them after each operation."""
+    walker.host.put(scenario.tree)
+    model = disk.Disk(scenario.tree, SOURCES)
+    executor = walker.host.executor(SOURCES)
+    for operation in scenario.plan:
+        executor.apply((operation,), scenario.name)
+        model.do(operation)
+        assert walker.host.tree() == model.after(model.kept())
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_P7_any_power_cut_leaves_a_host_that_ends_well(
     name: str, walker: walk.Walker, all_scenarios: Dict[str, Scenario]
@@ -88,15 +111,7 @@ def test_whatever_a_power_cut_left_the_next_update_goes_through(
     name: str, walker: walk.Walker, all_scenarios: Dict[str, Scenario]
 ) -> None:
     """Leftovers of temporary names, links and logs stand in nobody's way."""
-    scenario = all_scenarios[name]
-    before = walk.view(walker.host, scenario.tree)
-    ends = set()
-    for crash in crashes(scenario):
-        tree = walker.follow(crash.tree, scenario, LATE, "a command", before)
-        key = frozenset((path, data) for path, data in tree.items() if not path.endswith("update.json"))
-        if key not in ends:
-            ends.add(key)
-            walker.next_update(tree, LATE.now)
+    update_after_each_cut(walker, all_scenarios[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -104,14 +119,7 @@ def test_the_executor_does_what_the_model_says(
     name: str, walker: walk.Walker, all_scenarios: Dict[str, Scenario]
 ) -> None:
     """After every operation of every plan the real directory is the model's, so what the matrix shows is about it."""
-    scenario = all_scenarios[name]
-    walker.host.put(scenario.tree)
-    model = disk.Disk(scenario.tree, SOURCES)
-    executor = walker.host.executor(SOURCES)
-    for operation in scenario.plan:
-        executor.apply((operation,), name)
-        model.do(operation)
-        assert walker.host.tree() == model.after(model.kept())
+    compare_with_model(walker, all_scenarios[name])
 
 
 NEEDS_SPACE = (ops.Write, ops.Copy, ops.Link)
@@ -128,15 +136,11 @@ def settle_without_space(walker: walk.Walker, clock: settle.Clock, before: walk.
             walk.check_always(walker.host, walker.host.tree(), before)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_I2_with_no_space_left_the_links_go_back_all_the_same(
-    name: str, walker: walk.Walker, all_scenarios: Dict[str, Scenario]
-) -> None:
-    """The disk is full at any operation of any plan and stays so: good is what starts; the rest follows with space."""
-    scenario = all_scenarios[name]
+def fill_the_disk(walker: walk.Walker, scenario: Scenario, kinds: Tuple[type, ...]) -> None:
+    """Cut the plan at each operation of these kinds, for want of space, and settle without any."""
     before = walk.view(walker.host, scenario.tree)
     for after, operation in enumerate(scenario.plan):
-        if not isinstance(operation, NEEDS_SPACE):
+        if not isinstance(operation, kinds):
             continue
         failed = disk.cut(scenario.tree, SOURCES, scenario.plan, after)
         tree = failed.after(failed.kept())
@@ -148,6 +152,14 @@ def test_I2_with_no_space_left_the_links_go_back_all_the_same(
             now = walk.view(walker.host, left)
             assert now.current == now.good or must.how not in {"rolled-back", "abandoned"}
             walker.follow(left, scenario, timing, "a command", before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_I2_with_no_space_left_the_links_go_back_all_the_same(
+    name: str, walker: walk.Walker, all_scenarios: Dict[str, Scenario]
+) -> None:
+    """The disk is full at any operation of any plan and stays so: good is what starts; the rest follows with space."""
+    fill_the_disk(walker, all_scenarios[name], NEEDS_SPACE)
 
 
 GUARD_CUTS: Dict[str, Tuple[disk.Tree, Timing, str, Unit]] = {

@@ -10,10 +10,17 @@ from __future__ import annotations
 from typing import Dict, Iterator, List
 
 import pytest
-from core.crash import disk, scenarios, values, walk
-from core.crash.host import RUNS, Host, mapped
-from core.crash.scenarios import LATE, SOURCES, TIMINGS, Scenario
-from core.test_crash_matrix import NEEDS_SPACE, check, crashes, settle_without_space
+from core.crash import scenarios, values, walk
+from core.crash.host import Host, mapped
+from core.crash.scenarios import Scenario
+from core.test_crash_matrix import (
+    NEEDS_SPACE,
+    check,
+    compare_with_model,
+    crashes,
+    fill_the_disk,
+    update_after_each_cut,
+)
 
 from slotcore import ops, plans
 from slotcore import product as products
@@ -96,28 +103,13 @@ def test_whatever_a_power_cut_left_the_next_update_goes_through(
     name: str, trees: walk.Walker, every: Dict[str, Scenario]
 ) -> None:
     """Trees without listings, temporary names and links that lead nowhere stand in nobody's way."""
-    scenario = every[name]
-    before = walk.view(trees.host, scenario.tree)
-    ends = set()
-    for crash in crashes(scenario):
-        tree = trees.follow(crash.tree, scenario, LATE, "a command", before)
-        key = frozenset((path, data) for path, data in tree.items() if not path.endswith("update.json"))
-        if key not in ends:
-            ends.add(key)
-            trees.next_update(tree, LATE.now)
+    update_after_each_cut(trees, every[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_executor_does_what_the_model_says(name: str, trees: walk.Walker, every: Dict[str, Scenario]) -> None:
     """After every operation the real directory is the model's, so what the matrix shows is about it."""
-    scenario = every[name]
-    trees.host.put(scenario.tree)
-    model = disk.Disk(scenario.tree, SOURCES)
-    executor = trees.host.executor(SOURCES)
-    for operation in scenario.plan:
-        executor.apply((operation,), name)
-        model.do(operation)
-        assert trees.host.tree() == model.after(model.kept())
+    compare_with_model(trees, every[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -125,21 +117,7 @@ def test_I2_with_no_space_left_the_links_go_back_all_the_same(
     name: str, trees: walk.Walker, every: Dict[str, Scenario]
 ) -> None:
     """The disk is full at any operation and stays so: good is what starts; the rest follows with space."""
-    scenario = every[name]
-    before = walk.view(trees.host, scenario.tree)
-    for after, operation in enumerate(scenario.plan):
-        if not isinstance(operation, (*NEEDS_SPACE, ops.Unpack)):
-            continue
-        failed = disk.cut(scenario.tree, SOURCES, scenario.plan, after)
-        tree = failed.after(failed.kept())
-        for timing in TIMINGS:
-            trees.host.put(tree)
-            must = walk.expected(walk.view(trees.host, tree), timing, RUNS, tree[trees.host.product.entrypoint])
-            settle_without_space(trees, timing.now, before)
-            left = trees.host.tree()
-            now = walk.view(trees.host, left)
-            assert now.current == now.good or must.how not in {"rolled-back", "abandoned"}
-            trees.follow(left, scenario, timing, "a command", before)
+    fill_the_disk(trees, every[name], (*NEEDS_SPACE, ops.Unpack))
 
 
 def test_a_second_run_completes_what_was_cut(trees: walk.Walker, every: Dict[str, Scenario]) -> None:
