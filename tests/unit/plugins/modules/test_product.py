@@ -348,6 +348,7 @@ def test_a_full_description_is_one_that_the_agent_takes() -> None:
     pin = "sha256/%s=" % ("A" * 43)
     other = "sha256/%s=" % ("B" * 42 + "E")
     text = TEXT.replace("sha256/a", pin).replace("sha256/b", other).replace("[hook-snapshot]", "[hook-drain]")
-    product, problems = loader.load(text.replace('when = "always"\n', ""), "redis.toml", "redis")
-    assert problems == ()
+    loaded = loader.load(text.replace('when = "always"\n', ""), "redis.toml", "redis")
+    product = loaded.product
+    assert loaded.problems == ()
     assert (product.name, len(product.probes), product.windows[0].zone) == ("redis", 2, "Europe/Berlin")
