@@ -165,7 +165,8 @@ def test_a_hold_that_would_hold_nothing_is_a_wrong_command(
     product: products.Product, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An end that has passed, a reason without a word."""
-    assert run_hold(product, monkeypatch, until=5).exit == answers.USAGE
+    past = run_hold(product, monkeypatch, until=5)
+    assert (past.exit, past.json["code"]) == (answers.USAGE, codes.USAGE)
     assert run_hold(product, monkeypatch, why=" \n ").exit == answers.USAGE
     assert not os.path.exists(product.path("hold.json"))
     done = run_hold(product, monkeypatch, until=4_000_000_000)

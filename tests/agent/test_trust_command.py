@@ -400,7 +400,8 @@ def test_trust_is_roots(host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_a_wrong_command_line(host: Host, words: List[str], missing: str) -> None:
     """Says what is missing and ends with the usage, which argparse does not double."""
     ran = host.run("trust", *words)
-    assert (ran.status, ran.json["message"]) == (2, f"{missing}; usage: slotward trust [apply FILE ...]")
+    assert (ran.status, ran.json["code"]) == (2, codes.USAGE)
+    assert ran.json["message"] == (f"{missing}; usage: slotward trust [apply FILE ...]")
     helped = host.said("trust", "--help").split("\n\n")[0]
     assert "".join(helped.split()).endswith("[apply[--check][--server-timeTIME]FILE...]")
 

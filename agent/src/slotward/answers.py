@@ -43,6 +43,11 @@ def base(product: str, state: str, code: str = codes.OK, message: str = "", chan
     }
 
 
+def usage(product: str, text: str) -> Answer:
+    """The answer to a command line whose words do not go together; nothing was looked at."""
+    return Answer(USAGE, base(product, "failed", codes.USAGE, text), [text])
+
+
 def exit_of(error: CodedError) -> int:
     """The exit status for an error that carries a code."""
     if isinstance(error, codes.Refused):

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
         return _staged(args)
     if args.check or args.start or args.no_wait or args.force or args.accept_one_way or args.id:
         text = "the flags of apply go with --product: the agent's own is start mode's, and has none"
-        return answers.Answer(answers.USAGE, answers.base(args.product, "failed", message=text), [text])
+        return answers.usage(args.product, text)
     setup = own.load(args.config)
     name = setup.product.name
     if not os.path.isdir(setup.product.slots_dir):

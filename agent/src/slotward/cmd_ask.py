@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     setup = own.load(args.config)
     wrong = _wrong(args)
     if wrong:
-        return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed", message=wrong), [wrong])
+        return answers.usage(setup.product.name, wrong)
     if args.id is not None:
         trial_ids.demand(args.id)
     if args.what == "upgrade":

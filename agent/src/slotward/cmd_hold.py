@@ -45,8 +45,7 @@ def _asked(product: products.Product, args: argparse.Namespace) -> answers.Answe
     if hold.until and not hold.stands(now_s, _newest(product)):
         wrong = "--until is past already: such a hold would hold nothing"
     if wrong:
-        failed = answers.base(product.name, "failed", message=wrong)
-        return answers.Answer(answers.USAGE, failed, [wrong])
+        return answers.usage(product.name, wrong)
     changed = put(product, hold)
     shown = hand.hold_as_json(product, host.read_state(product).update)
     return _answer(product, changed, f"{product.name} is held {holds.said(hold)}", shown)

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
         return cmd_back.run(args)
     if args.command == "rollback" and (args.check or args.start or args.no_wait or args.accept_one_way):
         text = "--check, --start, --no-wait and --accept-one-way go with --to"
-        return answers.Answer(answers.USAGE, answers.base(args.product, "failed", message=text), [text])
+        return answers.usage(args.product, text)
     setup = own.asked(args)
     product = setup.product
     if args.command == "confirm":

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if args.words[0] != "apply" or len(args.words) < 2:
         missing = "no FILE to apply is given" if args.words[0] == "apply" else f"{args.words[0]!r} is not apply"
         text = f"{missing}; usage: slotward trust [apply FILE ...]"
-        return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed", message=text), [text])
+        return answers.usage(setup.product.name, text)
     if os.geteuid() != 0:
         raise codes.refused(codes.NOT_ROOT, "whom this host trusts is in root's records: run it as root")
     if setup.problems:

@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
 
         return cmd_repair.run(setup.product, args.floor)
     if args.floor is not None:
-        return answers.Answer(answers.USAGE, answers.base(setup.product.name, "failed"), ["--floor goes with --repair"])
+        return answers.usage(setup.product.name, "--floor goes with --repair")
     if setup.problems and os.geteuid() != 0:
         own.demand_readable(args.config)
     state = host.read_state(setup.product)

@@ -125,6 +125,7 @@ BAD_URL = _code("bad-url", REFUSAL, "the download address is not one that this h
 DOWNLOAD_REFUSED = _code("download-refused", REFUSAL, "the server's answer cannot become the artifact, now or later")
 UNTRUSTED_SERVER = _code("untrusted-server", REFUSAL, "this host does not trust the download server's certificate")
 NO_CA_ROOTS = _code("no-ca-roots", REFUSAL, "this host has no authorities to check a download server with")
+USAGE = _code("usage", REFUSAL, "the words of the command do not go together")
 NOT_ROOT = _code("not-root", REFUSAL, "the command changes the host and needs root")
 DIRECTORY_UNSAFE = _code("directory-unsafe", REFUSAL, "others than root may change a place that root relies on")
 NO_ACCOUNT = _code("no-account", REFUSAL, "the account that the configuration names is not on this host")
