@@ -41,6 +41,7 @@ class Host:
                 os.chown(path, found.pw_uid, found.pw_gid)
         for name in ("a", "b"):
             (self.slots / name).write_bytes(BYTES)
+            (self.slots / name).chmod(0o755)
         (self.slots / "current").symlink_to("a")
         (self.slots / "good").symlink_to("a")
         if mode == "helper":

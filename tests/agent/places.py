@@ -34,6 +34,7 @@ class Place:
         slots.mkdir()
         for name, data in BYTES.items():
             (slots / name).write_bytes(data)
+            (slots / name).chmod(0o755)
         self.link("current", "a")
         self.link("good", "a")
         for name, data in ((recording.SLOTS, SLOTS), (recording.UPDATE, UPDATE)):

@@ -112,7 +112,7 @@ def test_H11_what_an_end_says(product: products.Product) -> None:
     end = lines(product)[-1]
     assert (end.event, end.code, end.who) == ("rolled-back", "crash-loop", "guard")
     assert (end.from_version, end.to_version, end.trial_id) == ("1.0.0", "1.1.0", ID)
-    assert (end.sequence, end.sha256) == (2, "1" * 64)
+    assert (end.sequence, end.sha256) == (2, resting.NEW.sha256)
     assert "kept exiting" in end.why
 
 
@@ -121,7 +121,7 @@ def test_a_confirmed_trial_says_its_sequence_and_digest(product: products.Produc
     won(product)
     manager.settle_now(product)
     facts = audit.facts(product)
-    assert (facts.confirmed, facts.named["1" * 64], facts.whole) == (2, ("1.1.0", 2), False)
+    assert (facts.confirmed, facts.named[resting.NEW.sha256], facts.whole) == (2, ("1.1.0", 2), False)
 
 
 def test_a_log_that_was_lost_for_a_while_is_made_up_for(
@@ -259,7 +259,7 @@ def test_cleared_versions_are_noted(product: products.Product, config: str, caps
     before = len(lines(product))
     assert command(capsys, "update", "--config", config, "--clear-failed")[1]["cleared"] == ["1.1.0"]
     event = lines(product)[-1]
-    assert (event.event, event.to_version, event.sequence, event.sha256) == ("cleared", "1.1.0", 2, "1" * 64)
+    assert (event.event, event.to_version, event.sequence, event.sha256) == ("cleared", "1.1.0", 2, resting.NEW.sha256)
     assert event.code == "crash-loop"
     command(capsys, "update", "--config", config, "--clear-failed")
     assert len(lines(product)) == before + 1

@@ -103,7 +103,7 @@ def here(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[He
 
 def test_both_units_at_the_new_release_confirm_it(here: Here) -> None:
     """One question to systemd a look; the proof names both processes, and the helper stays where it is."""
-    main, helper = here.start("b"), here.start("b", here.socket, greeting("1" * 64).decode())
+    main, helper = here.start("b"), here.start("b", here.socket, greeting(resting.NEW.sha256).decode())
     here.systemd_says(main, helper)
     answer = here.confirm()
     assert (answer.exit, answer.json["state"]) == (0, "confirmed"), answer
@@ -118,11 +118,26 @@ def test_both_units_at_the_new_release_confirm_it(here: Here) -> None:
     assert asked == [f"show --property=ActiveState,SubState,MainPID,NRestarts,Job -- probe.service {HELPER}"]
 
 
+def test_I1_a_release_that_changed_its_own_file_is_never_called_good(here: Here) -> None:
+    """Its processes have the right file open, and it answers with the right digest: the bytes are read before they are confirmed."""
+    here.systemd_says(here.start("b"), here.start("b", here.socket, greeting(resting.NEW.sha256).decode()))
+    with open(here.product.path("b"), "ab") as file:
+        file.write(b"more")
+    for _again in range(2):
+        answer = here.confirm()
+        assert (answer.exit, answer.json["state"], answer.json["code"]) == (6, "trial", codes.NOT_PROVEN), answer
+        assert answer.json["message"] == "slot b holds other bytes than were verified for 1.1.0"
+    assert (os.readlink(here.product.path("good")), os.path.exists(here.product.path("trial"))) == ("a", True)
+    with open(here.product.path("b"), "r+b") as file:
+        file.truncate(len(resting.BYTES["b"]))
+    assert here.confirm().json["state"] == "confirmed"
+
+
 @pytest.mark.parametrize(
     ("slot", "said", "why"),
     [
-        ("a", "1" * 64, "does not run the new slot's bytes"),
-        ("b", OTHER, f"says that it runs {OTHER}, not the new slot's {'1' * 64}"),
+        ("a", resting.NEW.sha256, "does not run the new slot's bytes"),
+        ("b", OTHER, f"says that it runs {OTHER}, not the new slot's {resting.NEW.sha256}"),
         ("b", None, "does not answer on its socket: "),
         ("b", "", "is malformed"),
     ],
@@ -144,7 +159,7 @@ def test_a_helper_that_is_not_at_the_new_release_keeps_it_unconfirmed(
 
 def test_another_process_at_the_socket_is_not_the_helper(here: Here) -> None:
     """Who listens there must be the unit's own main process (SO_PEERCRED)."""
-    other = here.start("b", here.socket, greeting("1" * 64).decode())
+    other = here.start("b", here.socket, greeting(resting.NEW.sha256).decode())
     helper = here.start("b")
     here.systemd_says(here.start("b"), helper)
     assert here.confirm().json["message"] == (
@@ -212,7 +227,8 @@ def listening(path: str, kind: int = socket.SOCK_SEQPACKET, said: Optional[bytes
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"{}", b"[" * 60_000, b"\xff" * 10, greeting("A" * 64), greeting("1" * 64) * 2, b"x" * 70_000]
+    "said",
+    [b"", b"{}", b"[" * 60_000, b"\xff" * 10, greeting("A" * 64), greeting(resting.NEW.sha256) * 2, b"x" * 70_000],
 )
 def test_a_strange_greeting_is_none_and_says_why(tmp_path: pathlib.Path, said: bytes) -> None:
     """Neither its size nor its depth ends the command that listened."""

@@ -87,6 +87,20 @@ def test_a_quiet_host_reads_as_idle() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        (status.Unit("active", "running", 77), None),
+        (status.Unit("active", "running", 77, 5), "unit: probe.service is active, restarted 5 times by itself"),
+        (status.Unit("failed", "failed"), "unit: probe.service is failed, restarted 0 times by itself"),
+    ],
+)
+def test_I5_a_unit_that_does_not_stay_up_is_told(unit: status.Unit, said: Optional[str]) -> None:
+    """After a confirmation nothing goes back by itself, so that an operator must see it."""
+    found = status.lines(answer(state(), host=IDLE._replace(unit=unit)), "/bin/probe")
+    assert [line for line in found if line.startswith("unit: ")] == ([said] if said else [])
+
+
 def test_the_mode_and_the_helper_are_shown() -> None:
     """A product without a helper says null; with one, what its unit is at, and a line for people."""
     assert (answer(state())["mode"], answer(state())["helper"]) == ("root", None)

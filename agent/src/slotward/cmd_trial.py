@@ -194,14 +194,30 @@ def confirm(product: products.Product, trial_id: str, source: str, wait_s: float
     if isinstance(found, answers.Answer):
         return found
     if isinstance(found, proof.Missing):
-        answer = _on_trial(product, manager.look(product), codes.NOT_PROVEN, found.why)
-        return answers.Answer(answers.NOT_CONFIRMED, answer, [f"not confirmed ({codes.NOT_PROVEN}): {found.why}"])
+        return _not_proven(product, manager.look(product), found.why)
     with lock.held(product, "confirm"):
         seen = manager.settle_now(product)[0]
         done = _own_trial(product, seen, trial_id)
         if done is not None:
             return done
+        why = _changed(product, seen)
+        if why:
+            return _not_proven(product, seen, why)
         return _confirm_locked(product, seen, source, found)
+
+
+def _changed(product: products.Product, seen: manager.Look) -> str:
+    """What is wrong with the bytes on trial; "" when they are those that were verified: nothing else is ever called good (I1)."""
+    from slotward import slots
+
+    slot = seen.settlement.trial.to_slot if seen.settlement.trial is not None else str(seen.state.current)
+    entry = seen.state.slots.get(slot)
+    return slots.problem(product, slot, entry) if entry is not None else f"slot {slot} has no record"
+
+
+def _not_proven(product: products.Product, seen: manager.Look, why: str) -> answers.Answer:
+    answer = _on_trial(product, seen, codes.NOT_PROVEN, why)
+    return answers.Answer(answers.NOT_CONFIRMED, answer, [f"not confirmed ({codes.NOT_PROVEN}): {why}"])
 
 
 def _confirm_locked(product: products.Product, seen: manager.Look, source: str, found: proof.Proof) -> answers.Answer:

@@ -55,7 +55,7 @@ class Seen(NamedTuple):
     """What is missing or other than it should be of the guard and the units."""
     audit: Audit = Audit()
     mode: Tuple[doctor_mode.Found, ...] = ()
-    """What there is to say of the mode and its sandboxes."""
+    """What there is to say of the unit, of the mode and its sandboxes."""
     program: str = ""
     """What the entrypoint has to lead to."""
     data: str = ""
@@ -206,14 +206,6 @@ def _mends(problem: str) -> str:
     return "slotward setup"
 
 
-def _unit(seen: Seen) -> List[Finding]:
-    unit = seen.answer["unit"]
-    if unit["active"] in ("active", "activating", "reloading"):
-        return [Finding("unit", "ok", f"{unit['name']} is {unit['active']}")]
-    text = f"{unit['name']} is {unit['active'] or 'unknown'}: updates are refused until it runs"
-    return [Finding("unit", "warn", text, f"systemctl enable --now {unit['name']}")]
-
-
 def _mode(seen: Seen) -> List[Finding]:
     return [Finding(*found) for found in seen.mode]
 
@@ -235,7 +227,6 @@ CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _pending,
     _failed,
     _system,
-    _unit,
     _mode,
     _data,
 )
@@ -247,12 +238,13 @@ def findings(seen: Seen) -> List[Finding]:
 
 
 def _gather(setup: own.Setup) -> Seen:
-    from slotward import installed
+    from slotward import doctor_unit, installed
 
     product = setup.product
     state = host.read_state(product)
+    answer = looking.look(setup, state)
     return Seen(
-        answer=looking.look(setup, state),
+        answer=answer,
         entrypoint=product.entrypoint,
         entrypoint_kind=host.entrypoint_kind(product),
         current=product.path("current"),
@@ -261,7 +253,10 @@ def _gather(setup: own.Setup) -> Seen:
         damage=host.damage(product, state),
         system=tuple(installed.differences(setup)),
         audit=gather_audit(product),
-        mode=tuple(doctor_mode.findings(doctor_mode.gather(setup, state))),
+        mode=(
+            *doctor_unit.findings(answer, doctor_unit.up_s(answer)),
+            *doctor_mode.findings(doctor_mode.gather(setup, state)),
+        ),
         data=reversing.due(product, state),
     )
 

@@ -221,6 +221,9 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
         f"version {answer['version']}, release floor {answer['floor']}, {counted}",
         _slots_line(answer, entrypoint),
     ]
+    unit = answer["unit"]
+    if unit["active"] != "active" or unit["restarts"]:
+        shown.append(f"unit: {unit['name']} is {unit['active']}, restarted {unit['restarts']} times by itself")
     if answer["helper"] is not None:
         shown.append(_helper_line(answer["helper"], answer["slots"]["current"]))
     if not answer["policy"]["enabled"]:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Doctor's check of the product's unit: whether it runs, and whether what was confirmed keeps exiting (I5).
+
+Rules:
+- After a confirmation nothing goes back by itself: a release that begins to crash then is told here, with the way out of it.
+- A trial is left to the guard, which counts its crashes itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+Answer = Dict[str, Any]
+Found = Tuple[str, str, str, str]
+"""A finding: name, state, message, and the command that mends it."""
+
+LOOP_RESTARTS = 4
+"""So many restarts that nobody asked for are more than an accident."""
+YOUNG_S = 60.0
+"""Who has been up for so long does not loop, whatever it did before."""
+
+
+def up_s(answer: Answer) -> Optional[float]:
+    """For how long the unit's main process has been up; None where there is none."""
+    from slotward import host, process
+
+    started_s = process.started_s(answer["unit"]["main_pid"]) if answer["unit"]["main_pid"] else None
+    return None if started_s is None else host.uptime_s() - started_s
+
+
+def findings(answer: Answer, up: Optional[float]) -> List[Found]:
+    """What an answer of `update` says about the unit, whose main process has been up for so long."""
+    unit = answer["unit"]
+    name, active = unit["name"], unit["active"]
+    if answer["trial"] is None and _loops(unit, up):
+        text = f"{name} keeps exiting: restarted {unit['restarts']} times by itself, now {active}"
+        return [
+            ("unit", "fail", f"{text}; {answer['version']} is confirmed, so nothing goes back by itself", _out(answer))
+        ]
+    if active in ("active", "activating", "reloading"):
+        return [("unit", "ok", f"{name} is {active}", "")]
+    text = f"{name} is {active or 'unknown'}: updates are refused until it runs"
+    if active == "failed" and answer["trial"] is None:
+        return [
+            (
+                "unit",
+                "fail",
+                text,
+                f"systemctl reset-failed {name}; systemctl enable --now {name}; if it fails again, {_out(answer)}",
+            )
+        ]
+    return [("unit", "warn", text, f"systemctl enable --now {name}")]
+
+
+def _loops(unit: Dict[str, Any], up: Optional[float]) -> bool:
+    if unit["active"] not in ("active", "activating") or unit["restarts"] < LOOP_RESTARTS:
+        return False
+    return up is None or up < YOUNG_S
+
+
+def _out(answer: Answer) -> str:
+    """What leaves a confirmed release that does not run: a kept one, where the floor leaves that open; else a better one."""
+    slots = answer["slots"]
+    here, other = slots.get(slots["current"] or ""), slots.get(slots["other"] or "")
+    if here and other and answer["floor"] <= other["sequence"] < here["sequence"]:
+        return "slotward rollback --to previous --start"
+    return "slotward upgrade --start --target FILE (a better release; an older one needs --permit)"
