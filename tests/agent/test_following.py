@@ -21,6 +21,7 @@ ActiveExitTimestampMonotonic=5
 ExecMainStartTimestampMonotonic=4
 ExecMainExitTimestampMonotonic=6
 """
+PROCESS_QUESTION = f"show --property=ActiveState,MainPID,Job -- {HELPER}"
 STOP_QUESTION = (
     "show --property=ActiveState,Job,ActiveExitTimestampMonotonic,ExecMainStartTimestampMonotonic,"
     "ExecMainExitTimestampMonotonic --"
@@ -88,7 +89,7 @@ def test_a_helper_that_was_left_behind_follows_and_is_restarted(here: Here) -> N
         f"--no-block restart -- {HELPER}",
     ]
     assert manager.settle_now(here.product)[1] == "nothing"
-    assert len(here.asked()) == 3
+    assert here.asked()[3:] == [PROCESS_QUESTION]
 
 
 @pytest.mark.parametrize("found", ["missing", "odd"])
@@ -182,3 +183,40 @@ def test_what_cannot_follow_stands_in_the_way_of_the_next_release_only(
     helper.rmdir()
     manager.go_back(here.product, seen, "enough")
     assert here.links() == ["a", "a", "a"]
+
+
+@pytest.mark.parametrize("on_trial", [True, False])
+def test_a_helper_whose_restart_nobody_asked_for_is_restarted(here: Here, on_trial: bool) -> None:
+    """Whoever switched, or went back, was killed between the two restarts: it runs what the other slot holds."""
+    if on_trial:
+        here.on_trial()
+    left = here.product.path("a" if on_trial else "b")
+    with open(left, "rb"):
+        here.says(RUNS, f"{RUNS}MainPID={os.getpid()}\n")
+        assert manager.settle_now(here.product)[1] == "follow"
+    assert here.asked() == [
+        PROCESS_QUESTION,
+        f"{STOP_QUESTION} {HELPER}",
+        f"reset-failed -- {HELPER}",
+        f"--no-block restart -- {HELPER}",
+    ]
+
+
+@pytest.mark.parametrize("shown", ["ActiveState=active\nJob=7\n", "ActiveState=inactive\n", "ActiveState=activating\n"])
+def test_a_helper_that_systemd_is_at_is_left_alone(here: Here, shown: str) -> None:
+    """A restart that is queued, a stop, a start that goes on."""
+    with open(here.product.path("b"), "rb"):
+        here.says(RUNS, f"{shown}MainPID={os.getpid()}\n")
+        assert manager.settle_now(here.product)[1] == "nothing"
+    assert here.asked() == [PROCESS_QUESTION]
+
+
+def test_a_helper_that_runs_what_current_names_is_left_alone(here: Here) -> None:
+    """And so is one that runs neither slot, and one that systemd does not answer for."""
+    for path in (here.product.path("a"), str(here.root / "show")):
+        with open(path, "rb"):
+            here.says(RUNS, f"{RUNS}MainPID={os.getpid()}\n")
+            assert manager.settle_now(here.product)[1] == "nothing"
+    (here.root / "fail-show").write_text("1")
+    assert manager.settle_now(here.product)[1] == "nothing"
+    assert set(here.asked()) == {PROCESS_QUESTION}

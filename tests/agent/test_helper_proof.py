@@ -115,7 +115,10 @@ def test_both_units_at_the_new_release_confirm_it(here: Here) -> None:
     assert [os.readlink(here.product.path(name)) for name in ("current", "good", "helper")] == ["b", "b", "b"]
     assert not {"back", "helper.back", "trial.confirm"} & set(host.names(here.product))
     asked = (here.root / "calls").read_text().splitlines()
-    assert asked == [f"show --property=ActiveState,SubState,MainPID,NRestarts,Job -- probe.service {HELPER}"]
+    assert asked == [
+        f"show --property=ActiveState,SubState,MainPID,NRestarts,Job -- probe.service {HELPER}",
+        f"show --property=ActiveState,MainPID,Job -- {HELPER}",
+    ]
 
 
 def test_I1_a_release_that_changed_its_own_file_is_never_called_good(here: Here) -> None:

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status, trial
 from slotcore import product as products
-from slotward import answers, asking, audit, clearable, effects, host, lock, manager, own, process
+from slotward import (
+    answers,
+    asking,
+    audit,
+    clearable,
+    cmd_settle,
+    effects,
+    following,
+    host,
+    lock,
+    manager,
+    own,
+    process,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -171,6 +184,8 @@ def _wait_for_proof(
         found = _prove(product, pending)
         if isinstance(found, proof.Proof) or time.monotonic() >= until:
             return found
+        if product.helper_unit and following.is_forgotten(product, seen.state):
+            cmd_settle.if_free(product, "confirm")
         time.sleep(POLL_S)
 
 

@@ -5,20 +5,44 @@ Rules:
 - In a trial it is tried, no more: going back must work with no space. At rest nothing new may be begun before it is done,
   since the slot that the link still names is the one that the next release is written to.
 - A unit that an operator had stopped, or that was never started, is not started.
+- One whose link is right and whose process still runs the other slot's bytes was forgotten: whoever switched was killed
+  before it asked for the restart. It is asked for here, unless systemd is at it.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
-from slotcore import links, settle
+from slotcore import codes, links, ops, settle, status
 from slotcore import product as products
 from slotward import answers, effects
+
+_ASKED = ("ActiveState", "MainPID", "Job")
+
+
+def is_forgotten(product: products.Product, state: settle.State) -> bool:
+    """Whether the helper runs what the other slot holds, although its link names `current`, and nothing restarts it."""
+    if not product.helper_unit or state.current is None or settle.is_behind(product, state):
+        return False
+    from slotward import process, systemd
+
+    try:
+        other = os.stat(product.program_path(products.other_slot(state.current)))
+        shown = systemd.show(product.helper_unit, _ASKED)
+    except (OSError, codes.Retryable):
+        return False
+    unit = status.unit_of(shown)
+    if shown.get("Job", "0") not in ("", "0"):
+        return False
+    return unit.active == "active" and unit.main_pid > 0 and process.runs(unit.main_pid, other)
 
 
 def follow(product: products.Product, state: settle.State) -> bool:
     """Move the helper's link and restart its unit (the lock must be held); whether anything was changed."""
     plan = links.plan_follow(product, state)
+    if not plan and is_forgotten(product, state):
+        plan = (ops.RestartHelper(),)
     try:
         effects.executor_for(product, {}, respect_stop=True).apply(plan, "follow")
     except OSError as error:

@@ -117,6 +117,8 @@ def _restore(product: products.Product, seen: Look) -> bool:
 
 
 def _follow(product: products.Product, seen: Look) -> bool:
+    if not product.helper_unit:
+        return False
     from slotward import following
 
     return following.follow(product, seen.state)
@@ -135,7 +137,7 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
         try:
             effects.executor_for(product, {}, respect_stop=True).apply(plan, name)
             seen = look(product) if plan else seen
-            followed = settle.is_behind(product, seen.state) and _follow(product, seen)
+            followed = _follow(product, seen)
             seen = look(product) if followed else seen
             if followed and rounds_left and settle.is_behind(product, seen.state):
                 continue  # the guard went back meanwhile

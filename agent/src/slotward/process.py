@@ -43,6 +43,11 @@ def _has_open(pid: int, wanted: os.stat_result) -> bool:
     return any(_same_file(f"/proc/{pid}/fd/{name}", wanted) for name in names)
 
 
+def runs(pid: int, wanted: os.stat_result) -> bool:
+    """Whether the process is that file's, as a native binary or as a script that it has open."""
+    return _same_file(f"/proc/{pid}/exe", wanted) or _has_open(pid, wanted)
+
+
 def ask_status(path: str, timeout_s: float = 1.0) -> Tuple[Optional[str], Optional[int]]:
     """The digest that the daemon behind the status socket says it runs, and the process that answered."""
     if not path:
