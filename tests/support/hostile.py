@@ -363,9 +363,10 @@ def write_file(path: str, data: str) -> None:
 
 
 def fetch(source: str, path: str) -> None:
-    """Copy a file, as a download would put it there."""
+    """Copy a file, as a download would put it there; what a swapper puts there meanwhile is no place to wait for a reader."""
     remove(path)
-    shutil.copyfile(source, path)
+    with open(source, "rb") as data, open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o644), "wb") as file:
+        shutil.copyfileobj(data, file)
 
 
 def sparse(path: str, size: int) -> None:
