@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gc
 import hashlib
 import io
@@ -18,6 +19,7 @@ from typing import Iterator, List, NamedTuple, Optional
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import server as file_server
 from support.web import (
     CONTENT,
     SHA256,
@@ -39,7 +41,7 @@ from support.web import (
 )  # fmt: skip
 
 from slotcore import codes
-from slotward import download, download_part, download_probe, download_rules, progress
+from slotward import download, download_part, download_probe, download_rules, download_small, progress
 
 ROOT = pathlib.Path(__file__).parents[2]
 QUICK = download.Transport(
@@ -631,8 +633,39 @@ def test_an_unknown_authority_is_final(secure: Serve, part: pathlib.Path) -> Non
     error = refused(server.url, part, QUICK._replace(allow_http=False))
     assert error.code == codes.UNTRUSTED_SERVER
     assert "[update] ca_file" in error.text
-    assert "clock" in error.text
+    assert "clock" not in error.text, "it is not the clock"
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    ("days", "code", "said"),
+    [
+        (30, codes.CLOCK_BEHIND, "is not yet valid, and this host's clock says 20"),
+        (-30, codes.UNTRUSTED_SERVER, "has expired by this host's clock, which says 20"),
+    ],
+)
+def test_N9_a_certificate_of_another_time_names_the_clock(
+    tmp_path: pathlib.Path, part: pathlib.Path, days: int, code: str, said: str
+) -> None:
+    """N9: of one that begins later the host's clock is behind, which may still be set; one that is over is final."""
+    at = dt.datetime.now(dt.timezone.utc) + dt.timedelta(days=days)
+    authority = file_server.make_authority(tmp_path / "authority", ["127.0.0.1"], at)
+    transport = QUICK._replace(allow_http=False, ca_file=str(authority.ca))
+    file = tmp_path / "file"
+    file.write_bytes(CONTENT)
+    with file_server.FileServer("127.0.0.1", authority) as files:
+        url = files.url(file)
+        for asks in (
+            lambda: fetch(url, part, transport),
+            lambda: download_probe.probe(url, len(CONTENT), transport),
+            lambda: download_probe.size_of(url, transport),
+            lambda: download_small.fetch(url, 100, transport, 2),
+        ):
+            with pytest.raises((codes.Refused, codes.Retryable)) as error:
+                asks()
+            assert (error.value.code, said in error.value.text) == (code, True), error.value.text
+            assert isinstance(error.value, codes.Retryable) == (days > 0)
+    assert files.requests == []
 
 
 def test_another_name_is_final(secure: Serve, authority: Authority, part: pathlib.Path) -> None:

@@ -24,6 +24,13 @@ BOTH = "%s: this host's clock says %s and whoever asks says %s: set the one that
         (clocks.Clocks(END), AT),
         (clocks.Clocks(AFTER, AFTER, 0), AT),
         (clocks.Clocks(AFTER, 0, AFTER), AT),
+        (clocks.Clocks(END + clocks.FAR_S - 1), AT),
+        (
+            clocks.Clocks(END + clocks.FAR_S),
+            "%s: this host's clock says 2027-06-30T00:00:00Z, and nobody said another time: set it if it is wrong" % AT,
+        ),
+        (clocks.Clocks(END + clocks.FAR_S, END, 0), AT),
+        (clocks.Clocks(END + clocks.FAR_S, 0, END + clocks.FAR_S), AT),
         (clocks.Clocks(BEFORE, 0, END), BOTH % (AT, "2026-12-31T00:00:00Z", "2027-01-01T00:00:00Z")),
         (clocks.Clocks(AFTER, 0, BEFORE), BOTH % (AT, "2027-01-02T00:00:00Z", "2026-12-31T00:00:00Z")),
         (clocks.Clocks(END, AFTER, BEFORE), BOTH % (AT, "2027-01-01T00:00:00Z", "2026-12-31T00:00:00Z")),

@@ -20,14 +20,17 @@ class Authority(NamedTuple):
     server: pathlib.Path
 
 
-def make_authority(directory: pathlib.Path, addresses: list[str]) -> Authority:
-    """An authority that has signed one certificate for these addresses, with the extensions that Python 3.13 asks for."""
+def make_authority(directory: pathlib.Path, addresses: list[str], at: dt.datetime | None = None) -> Authority:
+    """An authority that has signed one certificate for these addresses, with the extensions that Python 3.13 asks for.
+
+    Both are valid from a day before `at`, which is now unless given, until two days after it.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    now = dt.datetime.now(dt.timezone.utc)
+    now = dt.datetime.now(dt.timezone.utc) if at is None else at
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "e2e authority")])
     usage = dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False)

@@ -55,7 +55,7 @@ class Seen(NamedTuple):
     """What is missing or other than it should be of the guard and the units."""
     audit: Audit = Audit()
     mode: Tuple[doctor_mode.Found, ...] = ()
-    """What there is to say of the unit, of the mode and its sandboxes."""
+    """What there is to say of the unit, the clock, the mode and its sandboxes."""
     program: str = ""
     """What the entrypoint has to lead to."""
     data: str = ""
@@ -238,7 +238,7 @@ def findings(seen: Seen) -> List[Finding]:
 
 
 def _gather(setup: own.Setup) -> Seen:
-    from slotward import doctor_unit, installed
+    from slotward import doctor_clock, doctor_unit, installed
 
     product = setup.product
     state = host.read_state(product)
@@ -255,6 +255,7 @@ def _gather(setup: own.Setup) -> Seen:
         audit=gather_audit(product),
         mode=(
             *doctor_unit.findings(answer, doctor_unit.up_s(answer)),
+            *doctor_clock.findings(doctor_clock.now_s(), state.update.newest_issued),
             *doctor_mode.findings(doctor_mode.gather(setup, state)),
         ),
         data=reversing.due(product, state),

@@ -274,8 +274,7 @@ def _as_ours(url: str, error: Exception, transport: Transport) -> Exception:
     if isinstance(error, requests.exceptions.SSLError):
         why = rules.certificate_problem(str(error))
         if why:
-            text = "cannot trust the server of %s: %s; set [update] ca_file, or look at this host's clock"
-            return codes.refused(codes.UNTRUSTED_SERVER, text % (where, why))
+            return download_answer.distrust(where, why)
     if isinstance(error, requests.exceptions.InvalidHeader):  # two lengths: two readers would take two bodies
         return codes.refused(codes.DOWNLOAD_REFUSED, "%s answers with headers that contradict each other" % where)
     if isinstance(error, ValueError):

@@ -14,7 +14,7 @@ import http.client
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
-from slotcore import codes
+from slotcore import clocks, codes
 from slotward import download_part, download_sources
 from slotward import download_rules as rules
 from slotward import progress as progresses
@@ -27,6 +27,19 @@ Later = download_sources.Later
 
 CHUNK = 1 << 18
 LEAST_IN_WINDOW = 16 * 1024
+
+
+def distrust(where: str, why: str) -> Exception:
+    """What a certificate that is not trusted means: one that is not valid yet is this host's clock, which may still be set (N9)."""
+    now = clocks.shown(int(time.time()))
+    if "not yet valid" in why:
+        text = "cannot trust the server: %s, and this host's clock says %s: it is behind, set it"
+        return Later(text % (why, now), code=codes.CLOCK_BEHIND)
+    text = "cannot trust the server of %s: %s; set [update] ca_file" % (where, why)
+    if "expired" in why:
+        text = "cannot trust the server of %s: %s by this host's clock, which says %s: set the clock if it is wrong"
+        text %= (where, why, now)
+    return codes.refused(codes.UNTRUSTED_SERVER, text)
 
 
 class Stale(Later):

@@ -23,7 +23,7 @@ def size_of(url: str, transport: rules.Transport) -> int:
             response.close()
         found = download_answer.whole_size(response)
     except download_answer.Later as error:
-        raise codes.Retryable(codes.DOWNLOAD_FAILED, "cannot reach %s: %s" % (where, error)) from error
+        raise codes.Retryable(error.code, "cannot reach %s: %s" % (where, error)) from error
     if found is None:
         text = "%s does not say how large the file is, and no manifest does: push the file (--src)"
         raise codes.refused(codes.SIZE_MISMATCH, text % where)
@@ -51,7 +51,7 @@ def probe(url: str, size: int, transport: rules.Transport) -> None:
     except download_answer.Stale as error:
         raise codes.refused(codes.SIZE_MISMATCH, "%s is another file: %s" % (where, error)) from error
     except download_answer.Later as error:
-        raise codes.Retryable(codes.DOWNLOAD_FAILED, "cannot reach %s: %s" % (where, error)) from error
+        raise codes.Retryable(error.code, "cannot reach %s: %s" % (where, error)) from error
     found = download_answer.offered(response)
     if found is not None and found != size:
         text = "%s offers %d bytes, the release says %d"

@@ -67,7 +67,7 @@ def _end(url: str, failures: int, error: download_answer.Later) -> codes.Retryab
     asked = "" if error.asked_s is None else ", and asks to come back in %d s" % error.asked_s
     tried = "%d attempt%s" % (failures, "" if failures == 1 else "s")
     text = "cannot fetch %s: %s%s (%s)" % (rules.shown_url(url), error, asked, tried)
-    return codes.Retryable(codes.DOWNLOAD_FAILED, text)
+    return codes.Retryable(error.code, text)
 
 
 def _attempt(session: requests.Session, url: str, most: int, transport: rules.Transport, until: float) -> bytes:

@@ -20,9 +20,10 @@ from slotward import download_rules as rules
 class Later(Exception):
     """A passing failure: another attempt may do, after `asked_s` if the server said so."""
 
-    def __init__(self, why: str, asked_s: Optional[float] = None) -> None:
+    def __init__(self, why: str, asked_s: Optional[float] = None, code: str = codes.DOWNLOAD_FAILED) -> None:
         super().__init__(why)
         self.asked_s = asked_s
+        self.code = code
 
 
 class Source:
@@ -34,6 +35,7 @@ class Source:
         self.not_before = 0.0
         self.refused: Optional[codes.Refused] = None
         self.said = ""
+        self.code = codes.DOWNLOAD_FAILED
 
     @property
     def text(self) -> str:
@@ -70,7 +72,7 @@ class Sources:
 
     def fail(self, source: Source, error: Later, now: float, moved: bool) -> None:
         """A passing failure of one place; `moved` when it brought bytes that were not there before."""
-        source.said = str(error)
+        source.said, source.code = str(error), error.code
         self._moved = self._moved or moved
         if error.asked_s is None:
             return
@@ -106,8 +108,10 @@ class Sources:
             code = found.pop() if len(found) == 1 else codes.DOWNLOAD_REFUSED
             return codes.refused(code, "no place has the file: %s" % text)
         more = " (%s)" % why if why else ""
+        passing = {source.code for source in self.all if source.refused is None}
+        code = passing.pop() if len(passing) == 1 else codes.DOWNLOAD_FAILED
         if len(self.all) == 1:
-            return codes.Retryable(codes.DOWNLOAD_FAILED, "cannot download %s%s" % (text, more))
+            return codes.Retryable(code, "cannot download %s%s" % (text, more))
         return codes.Retryable(
-            codes.DOWNLOAD_FAILED, "cannot download the file from any of %d places: %s%s" % (len(self.all), text, more)
+            code, "cannot download the file from any of %d places: %s%s" % (len(self.all), text, more)
         )

@@ -123,6 +123,9 @@ READ_ONLY = _code("read-only", REFUSAL, "the filesystem of the slots is read-onl
 OVERLAY = _code("overlay", REFUSAL, "the slots are on a filesystem that a reboot empties")
 BAD_URL = _code("bad-url", REFUSAL, "the download address is not one that this host takes")
 DOWNLOAD_REFUSED = _code("download-refused", REFUSAL, "the server's answer cannot become the artifact, now or later")
+CLOCK_BEHIND = _code(
+    "clock-behind", RETRYABLE, "this host's clock is behind: what a server proves itself by begins later"
+)
 UNTRUSTED_SERVER = _code("untrusted-server", REFUSAL, "this host does not trust the download server's certificate")
 NO_CA_ROOTS = _code("no-ca-roots", REFUSAL, "this host has no authorities to check a download server with")
 USAGE = _code("usage", REFUSAL, "the words of the command do not go together")
