@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Tuple
 
+from slotcore import codes
 from slotward import looking
 
 Answer = Dict[str, Any]
@@ -18,7 +19,7 @@ Found = Tuple[str, str, str, str]
 
 def findings(answer: Answer, config_path: str) -> List[Found]:
     """What an answer of `update` says about trust."""
-    return [*_pins(answer, config_path), *_expiry(answer), *_withdrawn(answer), *_set_aside(answer)]
+    return [*_pins(answer, config_path), *_expiry(answer), *_withdrawn(answer), *_set_aside(answer), *_left(answer)]
 
 
 def older(answer: Answer, floor: int, keys: int, config_path: str) -> List[Found]:
@@ -81,3 +82,16 @@ def _withdrawn(answer: Answer) -> List[Found]:
         return [("withdrawn", "ok", "the release that runs was not withdrawn", "")]
     text = f"{answer['version']}, which runs here, was withdrawn (slotward trust says why)"
     return [("withdrawn", "warn", text, "slotward upgrade --target FILE (another release)")]
+
+
+def _left(answer: Answer) -> List[Found]:
+    """The guard left a slot that did not prove itself at boot, and no release of the floor's sequence has come since."""
+    left = [one["version"] for one in answer["failed"] if one["code"] == codes.SLOT_UNPROVEN]
+    if not left or answer["trial"] is not None or answer["sequence"] >= answer["floor"]:
+        return []
+    text = (
+        f"{answer['version']}, sequence {answer['sequence']}, runs below the release floor {answer['floor']}: at boot the slot of"
+        f" {', '.join(left)} no longer held the bytes that had been verified; look at the disk"
+    )
+    run = f"slotward update --clear-failed {left[-1]}, then slotward upgrade --target FILE (sequence {answer['floor']} or higher)"
+    return [("slots", "warn", text, run)]

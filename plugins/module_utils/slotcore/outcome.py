@@ -18,6 +18,7 @@ _WHY: Dict[str, str] = {
     codes.DEADLINE_PASSED: "{product} {version} was not confirmed before its deadline",
     codes.NO_BOOTS_LEFT: "the host rebooted more often than the trial of {product} {version} survives",
     codes.CANNOT_RECORD: "a reboot during the trial of {product} {version} could not be recorded",
+    codes.SLOT_UNPROVEN: "at boot the slot of {product} {version} no longer held the bytes that had been verified",
     codes.BAD_RECORD: "the trial record of {product} {version} was damaged",
     codes.LOST_RECORD: "the trial record of {product} {version} was lost",
     codes.NEVER_STARTED: "the update to {product} {version} ended before it was started",
