@@ -129,7 +129,7 @@ def test_what_the_agent_makes_of_it(tree: Tree) -> None:
     assert not trials.is_damaged(data)
     state = settle.State(current="a", good="a", in_use=True, revert=data, slots={"a": OLD, "b": NEW})
     found = settle.decide(state, settle.Clock(NOW, BOOT))
-    assert found == (settle.Action.FINISH_REVERT, "slot-unproven", None)
+    assert found == settle.Settlement(settle.Action.FINISH_REVERT, "slot-unproven")
     assert settle.new_slot(state, found.trial) == "b"
 
 
