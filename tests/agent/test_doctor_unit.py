@@ -31,6 +31,8 @@ def answer(active: str = "active", restarts: int = 0, sub: str = "running", **mo
         (answer(restarts=4), 61.0, "ok"),
         (answer("activating", 4, "auto-restart"), None, "fail"),
         (answer("activating", 0, "start"), None, "ok"),
+        (answer("deactivating", 4, "stop-sigterm"), None, "fail"),
+        (answer("deactivating"), None, "warn"),
         (answer("reloading", 9), 5.0, "ok"),
         (answer(restarts=4, trial={"id": "1"}), 5.0, "ok"),
         (answer("failed", 5), None, "fail"),

@@ -53,7 +53,7 @@ def findings(answer: Answer, up: Optional[float]) -> List[Found]:
 
 
 def _loops(unit: Dict[str, Any], up: Optional[float]) -> bool:
-    if unit["active"] not in ("active", "activating") or unit["restarts"] < LOOP_RESTARTS:
+    if unit["active"] not in ("active", "activating", "deactivating") or unit["restarts"] < LOOP_RESTARTS:
         return False
     return up is None or up < YOUNG_S
 
