@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import pytest
 from hypothesis import given
@@ -17,20 +17,26 @@ RULES = probing.Rules(HOW, ("web", "db"), 0, 1000.0)
 WAIT, CONFIRM, GO_BACK = probing.Verdict.WAIT, probing.Verdict.CONFIRM, probing.Verdict.GO_BACK
 
 
-def looked(began_s: float, passed: bool, pid: int = 7, waits_for: str = "") -> probing.Round:
-    """One round of a second in which `web` is as said, and `db` is well."""
-    seen = (probing.Seen("web", passed, "" if passed else "answered 429, expected 200"), probing.Seen("db", True))
+def looked(began_s: float, passed: bool, pid: int = 7, waits_for: str = "", db: Optional[bool] = True) -> probing.Round:
+    """One round of a second in which `web` and `db` are as said."""
+    seen = (
+        probing.Seen("web", passed, "" if passed else "answered 429, expected 200"),
+        probing.Seen("db", db, "" if db else "up 3.0 s of 10 s"),
+    )
     return probing.Round(began_s, began_s + 1, seen, pid, waits_for)
 
 
 def play(said: str, rules: probing.Rules = RULES) -> Tuple[List[probing.Decision], probing.Count]:
-    """Rounds one interval apart: `.` passes, `x` fails, `w` does not count yet, `p` passes in a new process."""
+    """Rounds one interval apart: `.` passes, `x` fails, `w` does not count yet, `p` passes in a new process.
+
+    In `e` it is too early for `db` to say; in `E` too, and `web` fails.
+    """
     count, at_s, pid = probing.Count(), 1000.0, 7
     decisions = []
     for letter in said:
         pid += letter == "p"
         waits = "main process 7 is up 3.0 s of 10 s" if letter == "w" else ""
-        count = probing.count(rules, count, looked(at_s, letter in ".p", pid, waits))
+        count = probing.count(rules, count, looked(at_s, letter in ".pe", pid, waits, None if letter in "eE" else True))
         decisions.append(probing.decide(rules, count, at_s + 1))
         at_s += 1 + rules.confirming.interval_s
     return decisions, count
@@ -51,6 +57,9 @@ def verdicts(said: str, rules: probing.Rules = RULES) -> List[probing.Verdict]:
         pytest.param("xx.xx.", WAIT, id="failures that are not in a row"),
         pytest.param("wwwww", WAIT, id="nothing counts before the release is proven to run"),
         pytest.param("xwwxwx", GO_BACK, id="what does not count lies between, and failures still add up"),
+        pytest.param("eeeee", WAIT, id="what is too early to say is no failure"),
+        pytest.param("eee...", CONFIRM, id="and stands in the way of nothing later"),
+        pytest.param("xEx", GO_BACK, id="what fails beside it is one"),
         pytest.param("..p", WAIT, id="a new main process passes anew"),
         pytest.param("..p..", CONFIRM, id="and then three times"),
     ],

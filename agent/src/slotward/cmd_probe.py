@@ -53,7 +53,10 @@ def once(product: products.Product) -> answers.Answer:
 def _lines(product: products.Product, seen: Sequence[probing.Seen], deciding: Sequence[str]) -> List[str]:
     if not seen:
         return [f"{product.name} has no probes"]
-    return [
-        f"{'ok' if one.ok else 'FAILED' if one.name in deciding else 'failed, decides nothing'}: {one.name}: {one.why}"
-        for one in seen
-    ]
+    return [f"{_word(one, one.name in deciding)}: {one.name}: {one.why}" for one in seen]
+
+
+def _word(one: probing.Seen, decides: bool) -> str:
+    if one.ok is None:
+        return "too early to say"
+    return "ok" if one.ok else "FAILED" if decides else "failed, decides nothing"

@@ -20,7 +20,8 @@ from slotcore import codes, status
 from slotcore import product as products
 from slotward import effects, host, process, root_run, systemd
 
-Said = Tuple[bool, str]
+Said = Tuple[Optional[bool], str]
+"""Whether it passed, None when it is too early to say; and what was seen."""
 Look = Callable[[], Said]
 
 UNDER_PROBE = tuple(setting for setting in effects.UNDER_SMOKE if setting != "PrivateNetwork=yes")
@@ -86,10 +87,12 @@ def tcp(probe: products.Probe, _product: products.Product) -> Look:
 
 
 def unit(probe: products.Probe, product: products.Product) -> Look:
-    """It is active, with one main process for so long."""
+    """It is active, with one main process for so long; of the first one that is seen it is too early to say before that."""
     name = probe.unit or product.unit
+    first = 0
 
     def look() -> Said:
+        nonlocal first
         found = status.unit_of(systemd.show(name, ("ActiveState", "MainPID")))
         if found.active != "active":
             return False, f"{name} is {found.active}"
@@ -97,8 +100,10 @@ def unit(probe: products.Probe, product: products.Product) -> Look:
         if started_s is None:
             return False, f"{name} has no main process"
         up_s = host.uptime_s() - started_s
-        said = f"main process {found.main_pid} of {name} is up {up_s:.0f} s"
-        return (True, said) if up_s >= probe.for_s else (False, f"{said} of {probe.for_s} s")
+        said = f"main process {found.main_pid} of {name} is up {up_s:.1f} s"
+        first = first or found.main_pid
+        early = None if found.main_pid == first else False
+        return (True, said) if up_s >= probe.for_s else (early, f"{said} of {probe.for_s} s")
 
     return look
 

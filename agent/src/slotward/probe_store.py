@@ -69,7 +69,7 @@ def report(product: products.Product) -> Optional[Dict[str, Any]]:
 def take_baseline(product: products.Product, trial_id: str) -> None:
     """Look once at every probe, and keep what was green (the lock must be held, and nothing be switched yet).
 
-    What is red because the unit is down is no measure: it was not looked at.
+    What is red because the unit is down is no measure, nor is what it was too early to say: neither was looked at.
     """
     from slotward import effects, probe_journal, probes, systemd
 
@@ -82,7 +82,7 @@ def take_baseline(product: products.Product, trial_id: str) -> None:
         boot_id=host.clock().boot_id,
         monotonic_us=monotonic_us(),
         at=int(time.time()),
-        seen={one.name: one for one in seen if one.ok or not is_down},
+        seen={one.name: one for one in seen if one.ok or (one.ok is not None and not is_down)},
         invocation=shown.get("InvocationID", ""),
     )
     plan = ops.write_durably(product.path(probe_files.BASELINE), probe_files.render_baseline(found))

@@ -44,7 +44,7 @@ class Baseline(NamedTuple):
 
     def green(self) -> Dict[str, bool]:
         """Whether each probe passed, by name."""
-        return {name: seen.ok for name, seen in self.seen.items()}
+        return {name: seen.ok for name, seen in self.seen.items() if seen.ok is not None}
 
 
 class Report(NamedTuple):

@@ -5,6 +5,8 @@ Rules:
 - A round counts only once the new release is proven to be what runs, as one process, for the settle time. Until then
   nothing passes and nothing fails.
 - Required probes that were green before the swap decide. What was red then counts as wanted: told, and without a say.
+- A probe may say that it is too early to say. A round in which nothing else is wrong with what decides neither passes nor
+  fails: a time that has to pass first is no failure, however often it is looked at meanwhile.
 - One failed round decides nothing. So many in a row go back; so does going from passing to failing so many times, unless
   a long stretch of passing rounds lies between.
 - Rounds that pass count in a row for one main process, and without a gap: each is looked at when it ends, and none that is
@@ -31,7 +33,8 @@ class Seen(NamedTuple):
     """What one probe said in one round."""
 
     name: str
-    ok: bool
+    ok: Optional[bool]
+    """None: too early to say."""
     why: str = ""
     """What was seen, in a few words; of a probe that failed, what was expected too."""
 
@@ -115,6 +118,8 @@ def count(rules: Rules, before: Count, found: Round) -> Count:
     if found.waits_for:
         return before._replace(waits_for=found.waits_for)
     how, wrong = rules.confirming, failed(rules, found)
+    if wrong and all(seen.ok is None for seen in wrong):
+        return before._replace(waits_for=named(wrong))
     after = before._replace(
         rounds=before.rounds + 1, passed=not wrong, main_pid=found.main_pid, ended_s=found.ended_s, waits_for=""
     )
