@@ -6,6 +6,10 @@ SEQUENCE ?= 1
 SECONDS ?= 60
 TARGETS ?=
 MODES ?= root helper start
+WORKERS ?= 1
+JOBS ?=
+CALLS ?=
+RESUME ?=
 
 export PATH := $(CURDIR)/.build/venv/bin:$(PATH)
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.build/cache/pycache
@@ -24,7 +28,7 @@ PARALLEL := -n auto --maxprocesses 8
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
-	molecule package sanity docs mutants fuzz matrix
+	molecule package sanity docs mutants fuzz matrix faults
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +81,9 @@ fuzz: ## fuzz each parser for SECONDS (default 60), results in build/fuzz.json; 
 
 matrix: setup-hosts ## the vectors under both names, on each suite's and every other Python and cryptography, into build/matrix.json (root)
 	@$(PYTHON) tests/vectors/matrix.py
+
+faults: setup ## each file-system call of the agent and the guard fails once in each way, into build/faults.json (root, hours); WORKERS=4 JOBS="swap" CALLS=changing RESUME=1
+	@$(PYTHON) tests/faults/syscalls.py --workers "$(WORKERS)" --jobs "$(JOBS)" --calls "$(CALLS)" $(if $(RESUME),--resume)
 
 molecule: ## the role and a rollback by molecule; SUITES="bullseye bookworm trixie" for all (root)
 	@tools/setup --collection --hosts $(SUITES)

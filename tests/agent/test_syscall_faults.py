@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A quick part of `make faults`, and that what it counts, aims at and compares is what it says."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any, Dict, List
+
+import pytest
+from faults import cases, hosts, syscalls, tracing
+
+TRACE = """\
+100 openat(AT_FDCWD</>, "/usr/lib/x.py", O_RDONLY) = 3</usr/lib/x.py>
+100 openat(AT_FDCWD</>, "/opt/slotward/slotward/lock", O_RDWR) = 4</opt/slotward/slotward/lock>
+100 rename("/opt/slotward/slotward/trial.tmp", "/opt/slotward/slotward/trial") = 0
+100 write(5</opt/slotward/slotward/.probe-4711>, "/etc/systemd/system", 9) = 9
+100 write(1</dev/null>, "/opt/slotward/slotward/trial", 9) = 9
+100 vfork( <unfinished ...>
+200 close(4</opt/slotward/slotward/lock>) = 0
+200 execve("/usr/bin/none", ["mv"], 0x1) = -1 ENOENT (No such file or directory)
+200 execve("/usr/bin/mv", ["mv", "-T", "back", "current"], 0x1 <unfinished ...>
+100 <... vfork resumed>) = 200
+200 <... execve resumed>) = 0
+200 openat(AT_FDCWD</opt/slotward/slotward>, "/etc/ld.so.cache", O_RDONLY) = 3</etc/ld.so.cache>
+200 renameat2(AT_FDCWD</opt/slotward/slotward>, "back", AT_FDCWD</opt/slotward/slotward>, "current", 0) = 0
+200 close(7</opt/slotward/slotward/b (deleted)>) = 0
+200 +++ exited with 0 +++
+"""
+
+
+def found(process: str) -> List[tracing.Call]:
+    """The calls in scope of one part of the trace."""
+    main, child = tracing.processes(TRACE)
+    lines: Dict[str, Any] = {"main": main.own, "before": child.own, "as mv": child.as_program}
+    return tracing.calls(lines[process], hosts.IN_SCOPE)
+
+
+def test_calls_are_told_by_name_number_and_path() -> None:
+    """What is in scope is what a call is about, not what it writes; numbers of the moment do not tell calls apart."""
+    assert found("main") == [
+        ("openat", 2, "/opt/slotward/slotward/lock"),
+        ("rename", 1, "/opt/slotward/slotward/trial.tmp"),
+        ("write", 1, "/opt/slotward/slotward/.probe-#"),
+    ]
+
+
+def test_a_program_that_is_run_is_counted_from_its_own_beginning() -> None:
+    """A call before that belongs to who ran it; names without a directory are those of where it works."""
+    assert tracing.processes(TRACE)[1].program == "mv"
+    assert found("before") == [("close", 1, "/opt/slotward/slotward/lock")]
+    assert found("as mv") == [
+        ("renameat2", 1, "/opt/slotward/slotward/back"),
+        ("close", 1, "/opt/slotward/slotward/b"),
+    ]
+
+
+def test_a_fault_counts_only_where_strace_says_so() -> None:
+    """An error is marked; a kill is the last call of a process that died of it."""
+    failed = 'rename("a", "b") = -1 EIO (Input/output error) (INJECTED)'
+    assert tracing.hits(f"17 {failed}\n17 rename(\n", "rename", "EIO") == [failed]
+    assert tracing.hits('rename("a", "b") = -1 EIO\n', "rename", "EIO") == []
+    killed = (
+        f'rename("a", "b") = 0\nrename("c", "d") = 0\n--- {tracing.KILL} {{}} ---\n+++ killed by {tracing.KILL} +++\n'
+    )
+    assert tracing.hits(killed, "rename", "SIGKILL") == ['rename("c", "d") = 0']
+    assert tracing.hits('rename("a", "b") = 0\n+++ exited with 0 +++\n', "rename", "SIGKILL") == []
+
+
+def test_an_end_that_differs_is_told() -> None:
+    """The end of a repeated job is compared in everything, the files of the system one by one."""
+    wanted = {"current": "1.0.0", "floor": 1, "system": {"/a": "1", "/b": "2"}}
+    assert cases._differences(wanted, wanted) == []
+    other = {"current": "1.1.0", "floor": 1, "system": {"/a": "1", "/b": "3", "/c": "4"}}
+    assert [line.split(" is ")[0] for line in cases._differences(other, wanted)] == [
+        "again: current",
+        "again: /b",
+        "again: /c",
+    ]
+
+
+def row(**changes: Any) -> Dict[str, Any]:
+    """A row of the table."""
+    case = cases.Case("swap", "main", "rename", 3, "/opt/x", "EIO")
+    return {**case._asdict(), "exit": 4, "outcome": "", "hit": 1, "violations": [], **changes}
+
+
+def test_the_figures_count_what_was_brought_about(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A violation, or a case that was not reached, ends with 1 and is printed; the table has each outcome."""
+    rows = [row(), row(fault="SIGKILL", exit=-10), row(number=4, exit=0)]
+    assert syscalls.report(rows, True, tmp_path) == 0
+    kept = json.loads((tmp_path / "faults.json").read_text())
+    assert (kept["cases"], kept["violations"], kept["calls"], kept["missed"], kept["complete"]) == (3, 0, 2, 0, True)
+    assert "1d 1f" in capsys.readouterr().out
+    assert syscalls.report([*rows, row(number=5, violations=["I1: gone"])], True, tmp_path) == 1
+    assert "I1: gone" in capsys.readouterr().out
+    assert syscalls.report([*rows, row(number=5, hit=0)], True, tmp_path) == 1
+    assert json.loads((tmp_path / "faults.json").read_text())["missed"] == 1
+    assert "not reached" in capsys.readouterr().out
+
+
+def test_what_changes_something_comes_first() -> None:
+    """So that a run that is ended early has done what matters most."""
+    calls = ["read", "newfstatat", "close", "rename"]
+    made = [cases.Case("swap", "main", call, 1, "/opt/x", "EIO") for call in calls]
+    assert [case.call for case in sorted(made, key=syscalls.weight)] == ["rename", "close", "newfstatat", "read"]
+
+
+WHY = cases.available()
+
+
+@pytest.mark.skipif(bool(WHY), reason=f"cannot inject faults: {WHY}")
+def test_renames_that_fail_or_are_the_last_leave_a_sound_host(tmp_path: pathlib.Path) -> None:
+    """The claim and the links of going back, by the agent and by the guard; the whole table is `make faults`."""
+    argv = [sys.executable, syscalls.__file__, "--jobs", "rollback guard-finish", "--calls", "rename renameat2"]
+    done = subprocess.run(
+        [*argv, "--faults", "EIO SIGKILL", "--output", str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads((tmp_path / "faults.json").read_text())
+    assert (kept["violations"], kept["missed"]) == (0, 0)
+    claimed = [one for one in kept["rows"] if one["path"].endswith("/trial") and one["fault"] == "SIGKILL"]
+    assert [one["outcome"] for one in claimed] == ["killed; settle: finish-revert"]
+    assert {one["process"] for one in kept["rows"]} == {"main", "mv.1"}
