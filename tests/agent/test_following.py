@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import List
+from typing import Any, Dict, List
 
 import pytest
 
@@ -194,12 +194,35 @@ def test_a_helper_whose_restart_nobody_asked_for_is_restarted(here: Here, on_tri
     with open(left, "rb"):
         here.says(RUNS, f"{RUNS}MainPID={os.getpid()}\n")
         assert manager.settle_now(here.product)[1] == "follow"
-    assert here.asked() == [
+    assert here.asked()[-4:] == [
         PROCESS_QUESTION,
         f"{STOP_QUESTION} {HELPER}",
         f"reset-failed -- {HELPER}",
         f"--no-block restart -- {HELPER}",
     ]
+
+
+@pytest.mark.parametrize(("changed", "restarted"), [({}, True), ({"reload": True}, False)])
+def test_a_daemon_whose_restart_nobody_asked_for_is_restarted_in_its_trial(
+    here: Here, changed: Dict[str, Any], restarted: bool
+) -> None:
+    """Whoever switched was killed before: the trial would end without the release having been tried."""
+    product = here.product._replace(helper_unit="", **changed)
+    here.on_trial()
+    with open(product.path("a"), "rb"):
+        here.says(f"{RUNS}MainPID={os.getpid()}\n", RUNS)
+        assert manager.settle_now(product)[1] == ("follow" if restarted else "nothing")
+    calls = ["reset-failed -- probe.service", "--no-block restart -- probe.service"]
+    assert here.asked()[-2:] == (calls if restarted else [])
+
+
+def test_at_rest_no_daemon_is_restarted(here: Here) -> None:
+    """What runs there is its operator's."""
+    product = here.product._replace(helper_unit="")
+    with open(product.path("b"), "rb"):
+        here.says(f"{RUNS}MainPID={os.getpid()}\n", RUNS)
+        assert manager.settle_now(product)[1] == "nothing"
+    assert here.asked() == []
 
 
 @pytest.mark.parametrize("shown", ["ActiveState=active\nJob=7\n", "ActiveState=inactive\n", "ActiveState=activating\n"])

@@ -117,6 +117,7 @@ def test_both_units_at_the_new_release_confirm_it(here: Here) -> None:
     asked = (here.root / "calls").read_text().splitlines()
     assert asked == [
         f"show --property=ActiveState,SubState,MainPID,NRestarts,Job -- probe.service {HELPER}",
+        "show --property=ActiveState,MainPID,Job -- probe.service",
         f"show --property=ActiveState,MainPID,Job -- {HELPER}",
     ]
 
@@ -178,7 +179,10 @@ def test_without_a_helper_nobody_asks_for_one(here: Here) -> None:
     answer = here.confirm()
     assert (answer.exit, answer.json["proof"]) == (0, {"how": "open-file", "main_pid": main})
     asked = (here.root / "calls").read_text().splitlines()
-    assert asked == ["show --property=ActiveState,SubState,MainPID,NRestarts,Job -- probe.service"]
+    assert asked == [
+        "show --property=ActiveState,SubState,MainPID,NRestarts,Job -- probe.service",
+        "show --property=ActiveState,MainPID,Job -- probe.service",
+    ]
 
 
 @pytest.mark.parametrize(

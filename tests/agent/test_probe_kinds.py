@@ -372,6 +372,16 @@ def test_journal(journal: Callable[..., None], tmp_path: pathlib.Path) -> None:
     assert all("--boot" in line and "--unit=demo.service" in line for line in asked)
 
 
+def test_what_an_update_says_of_the_unit_is_not_the_unit_s(journal: Callable[..., None]) -> None:
+    """`journalctl -u` shows it with the unit's lines, and it quotes what took the release back; a unit that says so itself is heard."""
+    journal("ready")
+    journal("rolled-back: it said 'panic'", SLOTWARD_EVENT="rolled-back", _SYSTEMD_UNIT="slotward-probe@demo.service")
+    found = reader()
+    assert found.look() == (True, "no line of demo.service matches")
+    journal("panic: hidden", SLOTWARD_EVENT="rolled-back", _SYSTEMD_UNIT="demo.service")
+    assert found.look() == (False, "demo.service said 'panic: hidden'")
+
+
 def test_another_unit_s_journal_is_its_own(journal: Callable[..., None]) -> None:
     """The swap begins no new run of another unit, so none of its is left out."""
     journal("panic", _SYSTEMD_INVOCATION_ID=OLD)

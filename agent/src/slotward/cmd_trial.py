@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 BUSY_S = 10.0
+FORGOTTEN_S = 1.0
 
 
 def run(args: argparse.Namespace) -> answers.Answer:
@@ -173,6 +174,7 @@ def _wait_for_proof(
     product: products.Product, trial_id: str, wait_s: float
 ) -> Union[proof.Proof, proof.Missing, answers.Answer]:
     until = time.monotonic() + wait_s
+    look_again = time.monotonic() + FORGOTTEN_S
     while True:
         seen = _settled(product, "confirm")
         done = _own_trial(product, seen, trial_id)
@@ -184,8 +186,10 @@ def _wait_for_proof(
         found = _prove(product, pending)
         if isinstance(found, proof.Proof) or time.monotonic() >= until:
             return found
-        if product.helper_unit and following.is_forgotten(product, seen.state):
-            cmd_settle.if_free(product, "confirm")
+        if time.monotonic() >= look_again:  # it should be there by now: was it ever asked for?
+            look_again += FORGOTTEN_S
+            if following.forgotten(product, seen.state):
+                cmd_settle.if_free(product, "confirm")
         time.sleep(POLL_S)
 
 

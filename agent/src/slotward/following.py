@@ -5,8 +5,8 @@ Rules:
 - In a trial it is tried, no more: going back must work with no space. At rest nothing new may be begun before it is done,
   since the slot that the link still names is the one that the next release is written to.
 - A unit that an operator had stopped, or that was never started, is not started.
-- One whose link is right and whose process still runs the other slot's bytes was forgotten: whoever switched was killed
-  before it asked for the restart. It is asked for here, unless systemd is at it.
+- A unit whose link is right and whose process still runs the other slot's bytes was forgotten: whoever switched was killed
+  before it asked for the restart. It is asked for here, the daemon's in a trial, unless systemd is at it.
 """
 
 from __future__ import annotations
@@ -21,28 +21,38 @@ from slotward import answers, effects
 _ASKED = ("ActiveState", "MainPID", "Job")
 
 
-def is_forgotten(product: products.Product, state: settle.State) -> bool:
-    """Whether the helper runs what the other slot holds, although its link names `current`, and nothing restarts it."""
-    if not product.helper_unit or state.current is None or settle.is_behind(product, state):
-        return False
+def forgotten(product: products.Product, state: settle.State) -> ops.Plan:
+    """The restart that nobody asked for: of what runs the other slot's bytes, although its link is right. () for none.
+
+    The daemon's own is made good in a trial alone, and not where a restart is more than that: a reload, a new unit file.
+    """
+    if state.current is None or settle.is_behind(product, state):
+        return ()
+    daemon = state.trial is not None and not (product.reload or product.has_unit_part)
+    if daemon and _runs_other(product, state.current, product.unit):
+        return (ops.Restart(),)
+    if product.helper_unit and _runs_other(product, state.current, product.helper_unit):
+        return (ops.RestartHelper(),)
+    return ()
+
+
+def _runs_other(product: products.Product, current: str, unit: str) -> bool:
     from slotward import process, systemd
 
     try:
-        other = os.stat(product.program_path(products.other_slot(state.current)))
-        shown = systemd.show(product.helper_unit, _ASKED)
+        other = os.stat(product.program_path(products.other_slot(current)))
+        shown = systemd.show(unit, _ASKED)
     except (OSError, codes.Retryable):
         return False
-    unit = status.unit_of(shown)
+    found = status.unit_of(shown)
     if shown.get("Job", "0") not in ("", "0"):
         return False
-    return unit.active == "active" and unit.main_pid > 0 and process.runs(unit.main_pid, other)
+    return found.active == "active" and found.main_pid > 0 and process.runs(found.main_pid, other)
 
 
 def follow(product: products.Product, state: settle.State) -> bool:
     """Move the helper's link and restart its unit (the lock must be held); whether anything was changed."""
-    plan = links.plan_follow(product, state)
-    if not plan and is_forgotten(product, state):
-        plan = (ops.RestartHelper(),)
+    plan = links.plan_follow(product, state) or forgotten(product, state)
     try:
         effects.executor_for(product, {}, respect_stop=True).apply(plan, "follow")
     except OSError as error:

@@ -117,7 +117,7 @@ def _restore(product: products.Product, seen: Look) -> bool:
 
 
 def _follow(product: products.Product, seen: Look) -> bool:
-    if not product.helper_unit:
+    if not product.helper_unit and seen.state.trial is None:
         return False
     from slotward import following
 

@@ -5,7 +5,7 @@ Rules:
 - From when on is told by the journal's own count within this boot; the wall clock is asked for nothing (I10).
 - Each line is read once, in order, and not more of them at a time than a bound: what is left is read by the next look.
 - A line that matched stays: the trial is not forgiven it. What the version before said, as while it was stopped, is not
-  the new one's.
+  the new one's; nor is what an update says of the unit, which may be what was matched.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from slotward import probe_kinds, systemd
 MAX_READ = 4 << 20
 MAX_LINE = 16 * 1024
 FIRST_LINES = 5000
-_FIELDS = "MESSAGE,_SYSTEMD_INVOCATION_ID,INVOCATION_ID"
+_EVENT = "SLOTWARD_EVENT"
+_FIELDS = f"MESSAGE,_SYSTEMD_INVOCATION_ID,INVOCATION_ID,_SYSTEMD_UNIT,{_EVENT}"
 
 
 class Since(NamedTuple):
@@ -110,6 +111,8 @@ class Reader:
         self._cursor = cursor
         run = entry.get("_SYSTEMD_INVOCATION_ID") or entry.get("INVOCATION_ID")
         if self._matched or at_us < self._since.monotonic_us or (self._not_of and run == self._not_of):
+            return
+        if _EVENT in entry and entry.get("_SYSTEMD_UNIT") != self._unit:
             return
         said = message_of(entry)
         if self._pattern.search(said):
