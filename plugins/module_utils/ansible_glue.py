@@ -240,7 +240,7 @@ def trial_by_id(answer: Answer, trial_id: str) -> Answer:
         known.update(trial=trial, state="trial", code=codes.OK, message="the trial is pending")
     elif last and last["id"] == trial_id:
         known.update(state=last["state"], code=last["code"], message=last["why"])
-        known.update({"from": last["from"], "to": last["to"]})
+        known.update({"from": last["from"], "to": last["to"], "evidence": answer.data.get("evidence")})
         return Answer(0 if last["state"] == "confirmed" else 6, known)
     elif trial:
         known.update(

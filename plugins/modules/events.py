@@ -75,7 +75,7 @@ events:
   description:
     - The events, each with C(n) (its number), C(at) (seconds since 1970), C(event), C(severity) and its own fields.
     - V(upgrade-started), V(upgrade-downloaded) (C(size)), V(upgrade-staged) and V(upgrade-completed) (C(healthy_s)) are V(info);
-      V(upgrade-rolled-back) (C(why), C(code)) is V(critical).
+      V(upgrade-rolled-back) (C(why), C(code), and C(evidence), the command that shows what is kept) is V(critical).
   returned: always
   type: list
   elements: dict

@@ -308,10 +308,12 @@ retry:
   type: str
   sample: slotward update --clear-failed 1.2.0
 evidence:
-  description: Where the host keeps what it saw of a failed release, if it does.
+  description:
+    - The command that shows, on the host, what is kept of a release that failed there; null where none failed.
+    - M(slotward.fleet.evidence) fetches it.
   returned: always
   type: str
-  sample: null
+  sample: slotward evidence 9f8a6c1e22d04b57
 artifact:
   description: What has to be downloaded, C(name), C(url), C(sha256), C(size); null when nothing has to.
   returned: always

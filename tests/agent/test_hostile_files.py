@@ -987,6 +987,7 @@ NULL = "/dev/null"
 SYSTEM = "a command of the system, by its name, with arguments that are a list"
 DIRECTORY = "test_i6_a_directory_that_is_none"
 HANDOVER = "tests/agent/test_handover.py: by open descriptors, from a directory reached by root's ways"
+EVIDENCE = "tests/agent/test_evidence.py: by one plain name below the open directory, which is root's alone"
 AUDIT = "tests/agent/test_audit_log.py: by open_plain, in the directory of root's slots"
 
 PRODUCT = "tests/e2e/test_products.py: in directories that setup took only as root's"
@@ -1011,6 +1012,10 @@ COVERED: Mapping[str, str] = {
     "cmd_remove._put_back": PRODUCT,
     "download.check_authorities": "ca_file",
     "elf.check_program": "program",
+    "evidence_file._remove": EVIDENCE,
+    "evidence_file._there": EVIDENCE,
+    "evidence_file.write": EVIDENCE,
+    "evidence_gather._lines": PROC,
     "executor._append": "append",
     "executor._claim": "claim",
     "executor._link": "link",
@@ -1054,7 +1059,7 @@ COVERED: Mapping[str, str] = {
     "prepare.digest_of": "digest",
     "prepare.read_document": "document",
     "probe_http.context_of": "probe-ca",
-    "probe_journal._run": SYSTEM,
+    "probe_journal.bounded": SYSTEM,
     "process.ask_status": "status",
     "process.listen_to_helper": "helper-socket",
     "parts._refused_by_systemd": "removes the directory in the slots, root's, that it has made",
@@ -1152,7 +1157,7 @@ def test_every_place_that_touches_a_path_is_in_the_table() -> None:
     assert sorted(found - set(COVERED)) == []
     assert sorted(set(COVERED) - found) == []
     rows = {row.name for row in ROWS}
-    reasons = {PROC, OPERATOR, NULL, SYSTEM, DIRECTORY, AUDIT, HANDOVER}
+    reasons = {PROC, OPERATOR, NULL, SYSTEM, DIRECTORY, AUDIT, HANDOVER, EVIDENCE}
     assert [why for why in COVERED.values() if why not in rows | reasons and " " not in why and "/" not in why] == []
     used = set(COVERED.values()) | {"config", "target", "pushed", "entrypoint", "damage", "state", "copy-of-record"}
     assert sorted(rows - used) == []

@@ -42,6 +42,7 @@ AT_REST = {
     "trust.json",
     "audit.log",
     "progress.json",
+    "evidence",
 } | COPIES
 DEFAULTS: Mapping[str, object] = {"trial_length_s": 60, "settle_s": 1}
 """Long enough for whatever a test does in a trial, on a busy machine too; who waits for a deadline sets a shorter one."""
@@ -365,6 +366,8 @@ class Node:
         assert self.sh("find /etc/slotward /usr/local/bin /usr/local/lib/slotward -name '*.tmp'") == ""
         if self.mode.name == modes.HELPER:
             self._helper_follows()
+        gathers = "systemctl list-units --no-legend --plain 'slotward-evidence-*'"
+        self.waits(lambda: self.sh(gathers) == "", 60, "whoever gathers evidence has ended")
         shown = self.sh("systemctl list-units --all --no-legend --plain --state=active,activating,failed 'slotward*'")
         units = {line.split()[0] for line in shown.splitlines()}
         assert units <= {UNIT} | self.mode.units, shown + self.story()

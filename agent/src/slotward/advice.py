@@ -13,7 +13,7 @@ from typing import Any
 
 from slotward import answers
 
-COMMANDS = "apply|audit|cancel|config|confirm|doctor|events|hold|prepare|probe|remove|rollback|settle|setup|trust|unhold|update|upgrade"
+COMMANDS = "apply|audit|cancel|config|confirm|doctor|events|evidence|hold|prepare|probe|remove|rollback|settle|setup|trust|unhold|update|upgrade"
 _COMMAND = re.compile(rf"(?<![\w/.-])slotward ({COMMANDS})(?![\w-])(?! --product)")
 
 
@@ -29,4 +29,6 @@ def _named(value: Any, product: str) -> Any:
 
 def naming(answer: answers.Answer, product: str) -> answers.Answer:
     """The answer with the product in every command that it advises."""
+    if isinstance(answer.json.get("evidence"), dict):
+        return answer  # the words of others, as they said them
     return answer._replace(json=_named(answer.json, product), lines=_named(answer.lines, product))

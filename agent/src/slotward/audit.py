@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
 from slotcore import audit as audits
 from slotcore import audit_chain, codes, records, settle
 from slotcore import product as products
-from slotward import answers, audit_file, effects, journal
+from slotward import answers, audit_file, build_info, effects, journal
 
 if TYPE_CHECKING:
     from slotcore import trial as trials
@@ -88,10 +88,14 @@ def _tell_journal(product: products.Product, event: audits.Event, line: Optional
     kind = audits.EVENTS[event.event]
     versions = " -> ".join(version for version in (event.from_version, event.to_version) if version)
     message = f"{event.product}: {event.event} {versions}".rstrip()
+    message += f": {event.why}" if event.why else ""
+    if event.event in (audits.ROLLED_BACK, audits.ROLLBACK_FAILED) and event.trial_id:
+        named = f"--product {product.name} " if product.name != build_info.NAME else ""
+        message += f" (slotward evidence {named}{event.trial_id})"
     number, digest = audits.head_of(line) if line is not None else ("", "")
     journal.send(
         {
-            "MESSAGE": f"{message}: {event.why}" if event.why else message,
+            "MESSAGE": message,
             "MESSAGE_ID": kind.message_id,
             "PRIORITY": str(kind.priority),
             "SYSLOG_IDENTIFIER": "slotward",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command by which an operator allows a version again that this host remembers as failed.
+"""The commands that an operator is told of a version that failed here: what allows it again, what shows how it failed.
 
 Rules:
 - Whoever is refused such a version is told the exact command, whichever mode's way the refusal came (DESIGN 6).
@@ -8,9 +8,9 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from typing import Callable, Optional, Sequence
 
-from slotcore import codes
+from slotcore import codes, records
 from slotward import answers
 
 REMEMBERED = (
@@ -27,6 +27,17 @@ CLEARABLE = (*REMEMBERED, codes.FAILED_BEFORE)
 def command(version: str) -> str:
     """The exact command that allows a failed version again on this host."""
     return f"slotward update --clear-failed {version}"
+
+
+def evidence(trial_id: str) -> str:
+    """The command that shows what is kept of a trial that failed (faults.md, section 7)."""
+    return f"slotward evidence {trial_id}"
+
+
+def evidence_of(last: Optional[records.Last]) -> Optional[str]:
+    """The same of the last trial, None where that did not fail."""
+    failed = last is not None and last.trial_id and last.state in ("rolled-back", "rollback-failed")
+    return evidence(last.trial_id) if failed and last is not None else None
 
 
 def told(answer: answers.Answer, version: str) -> answers.Answer:

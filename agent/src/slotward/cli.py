@@ -37,6 +37,7 @@ MODULES = {
     "trust": "cmd_trust",
     "audit": "cmd_audit",
     "events": "cmd_events",
+    "evidence": "cmd_evidence",
     "products": "cmd_products",
     "remove": "cmd_remove",
     "hold": "cmd_hold",

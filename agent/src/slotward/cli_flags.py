@@ -286,4 +286,10 @@ COMMANDS: Tuple[Tuple[str, str, str, Adder], ...] = (
         "Read from the audit log. The answer's cursor is what to ask with next time.",
         flags_audit.events,
     ),
+    (
+        "evidence",
+        "show what is kept of releases that failed here",
+        "Journal, starts and exits, checks, the host: the newest four trials that went back. `--gather` does it by hand.",
+        flags_audit.evidence,
+    ),
 )

@@ -9,10 +9,10 @@ Rules:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Dict
 
 from slotcore import codes, events
-from slotward import answers, audit_read, cmd_audit, own
+from slotward import answers, audit_read, clearable, cmd_audit, own
 
 if TYPE_CHECKING:
     import argparse
@@ -26,6 +26,9 @@ def run(args: argparse.Namespace) -> answers.Answer:
     report = audit_read.read(product.slots_dir)
     found = events.read(report.lines[: report.holds], args.since, args.limit)
     damage = cmd_audit.damage(report)
+    for event in found.events:
+        if event["event"] == events.ROLLED_BACK:
+            event["evidence"] = clearable.evidence(event["id"]) if event["id"] else None
     answer = answers.base(product.name, "idle", message=f"the audit log is damaged: {damage}" if damage else "")
     answer.update(
         events=found.events,
@@ -34,7 +37,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
         restarted=found.restarted,
         broken=report.fault._asdict() if report.fault is not None else None,
     )
-    lines = [events.line_of(event, cmd_audit.time_text(event["at"])) for event in found.events]
+    lines = [_line(event) for event in found.events]
     if found.restarted:
         lines.insert(0, f"the log was begun anew after line {args.since} of it was seen: these are all of its events")
     if found.left_out:
@@ -44,3 +47,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if damage:
         lines.append(f"the chain is broken: {damage}; see `slotward audit --verify`")
     return answers.Answer(answers.DONE, answer, lines)
+
+
+def _line(event: Dict[str, Any]) -> str:
+    line = events.line_of(event, cmd_audit.time_text(event["at"]))
+    return f"{line}  ({event['evidence']})" if event.get("evidence") else line

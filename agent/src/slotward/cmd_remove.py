@@ -16,7 +16,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
-from slotcore import codes, keeping, ops
+from slotcore import codes, evidence, keeping, ops
 from slotcore import product as products
 from slotward import (
     answers,
@@ -43,7 +43,7 @@ from slotward import (
 if TYPE_CHECKING:
     import argparse
 
-DIRECTORIES = (products.TREES, "snapshots", "staging", "verify")
+DIRECTORIES = (products.TREES, evidence.DIRECTORY, "snapshots", "staging", "verify")
 """What a product's slots have besides plain files and links."""
 
 

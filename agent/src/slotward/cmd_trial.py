@@ -79,7 +79,9 @@ def ended(product: products.Product, last: records.Last, changed: bool) -> answe
             audit.rollback_failed(product, last)
         if last.state != "abandoned":
             lines.append(f"to allow it again: {clearable.command(last.to_version)}")
+            lines.append(f"what it left: {clearable.evidence(last.trial_id)}")
     answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id})
+    answer["evidence"] = clearable.evidence_of(last)
     answer["retry"] = clearable.command(last.to_version) if last.state not in ("confirmed", "abandoned") else None
     return answers.Answer(answers.DONE if last.state == "confirmed" else answers.NOT_CONFIRMED, answer, lines)
 

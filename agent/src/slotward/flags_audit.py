@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The flags of `audit` and `events`, which read the same log."""
+"""The flags of `audit` and `events`, which read the same log, and of `evidence`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,19 @@ def events(parser: argparse.ArgumentParser) -> None:
         "--since", type=_count, default=0, metavar="CURSOR", help="only what came after it (default: 0, all)"
     )
     parser.add_argument("--limit", type=_count, default=0, metavar="N", help="at most N events (default: 0, all)")
+
+
+def evidence(parser: argparse.ArgumentParser) -> None:
+    """Those of evidence."""
+    parser.usage = "slotward evidence [-h] [--config FILE] [--json] [--product NAME] [--gather | ID]"
+    parser.add_argument("id", nargs="?", metavar="ID", help="all of one trial (default: list what is kept)")
+    parser.add_argument(
+        "--gather",
+        nargs="?",
+        const="",
+        metavar="FACTS",
+        help="gather it now of the last trial, where it failed and nothing is kept of it; FACTS are the agent's own",
+    )
 
 
 def _hash(text: str) -> str:

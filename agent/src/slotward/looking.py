@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from slotcore import product as products
 from slotcore import records, settle, status
-from slotward import asking, audit_tail, build_info, hand, host, lock, own
+from slotward import asking, audit_tail, build_info, clearable, hand, host, lock, own
 
 REPAIR = "slotward update --repair"
 CHAIN = "slotward trust apply FILE ... (every key set from the first on)"
@@ -95,6 +95,7 @@ def look(setup: own.Setup, state: settle.State, question: Optional[asking.Questi
     answer["probes"] = _probes(product)
     answer.update(hand.shown(product, state.update))
     answer["progress"] = _progress(product, answer)
+    answer["evidence"] = clearable.evidence_of(state.update.last)
     if answer["broken"] is not None:
         from slotward import broken
 

@@ -33,7 +33,7 @@ class Since(NamedTuple):
     not_of: str = ""
 
 
-def _run(argv: List[str], timeout_s: float) -> Tuple[bytes, int]:
+def bounded(argv: List[str], timeout_s: float) -> Tuple[bytes, int]:
     """What a command writes, not more than the bound and one byte, and how it ended."""
     data = b""
     with subprocess.Popen(
@@ -86,7 +86,7 @@ class Reader:
         argv += [f"--output-fields={_FIELDS}"]
         argv += [f"--after-cursor={self._cursor}"] if self._cursor else [f"--lines={FIRST_LINES}"]
         try:
-            data, status = _run(argv, self._timeout_s)
+            data, status = bounded(argv, self._timeout_s)
         except OSError as error:
             return False, f"cannot run journalctl: {error.strerror}"
         for line in data[:MAX_READ].split(b"\n")[:-1]:

@@ -273,10 +273,10 @@ def run_attached(argv: Sequence[str], unit: str, properties: Sequence[str] = ())
         raise _failed(command, f"cannot be run: {error.strerror}") from None
 
 
-def run_detached(argv: Sequence[str], unit: str, properties: Sequence[str] = ()) -> None:
+def run_detached(argv: Sequence[str], unit: str, properties: Sequence[str] = (), timeout_s: float = QUICK_S) -> None:
     """Have a command run in a transient unit, without waiting for it."""
     command = transient(argv, unit, properties, ("--no-block",))
-    done = _run(command, QUICK_S)
+    done = _run(command, timeout_s)
     if done.returncode != 0:
         raise _failed(command, f"ended with status {done.returncode}: {done.stderr.strip()[-400:]}")
 

@@ -54,8 +54,9 @@ def ended(product: products.Product, last: records.Last, changed: bool = True) -
     answer = answers.base(product.name, last.state, codes.OK if done else last.code, last.why, changed)
     retry = None if last.state in ("confirmed", "abandoned") else clearable.command(last.to_version)
     answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id, "retry": retry})
+    answer["evidence"] = clearable.evidence_of(last)
     lines = [f"{product.name} {last.to_version} is confirmed" if done else f"{last.state}: {last.why}"]
-    lines += [f"to allow it again: {retry}"] if retry else []
+    lines += [f"to allow it again: {retry}", f"what it left: {answer['evidence']}"] if retry else []
     return answers.Answer(answers.DONE if done else answers.NOT_CONFIRMED, answer, lines)
 
 

@@ -16,7 +16,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
 COMMANDS = (
     *("version", "update", "prepare", "upgrade", "confirm", "rollback", "setup", "trust", "settle"),
-    *("config", "remove", "products", "hold", "unhold", "events", "apply"),
+    *("config", "remove", "products", "hold", "unhold", "events", "apply", "evidence"),
 )
 
 
