@@ -60,7 +60,7 @@ def test_H10_what_a_broken_release_left_is_kept(node: nodes.Node, crashing: rele
     again = node.slotward("rollback", "--id", trial) if not node.mode.section else node.slotward("events")
     told = again.json.get("evidence") or again.json["events"][-1]["evidence"]
     assert told == f"slotward evidence {trial}"
-    assert f"(slotward evidence {trial})" in node.said("-o cat SLOTWARD_EVENT=rolled-back")
+    assert f"(slotward evidence {trial})" in node.said("-o cat")
 
 
 @pytest.mark.hosts
@@ -78,7 +78,7 @@ def test_H10_the_module_fetches_it(
         trials.append(node.on_trial(crashing))
         node.goes_back(("crash-loop",), 60)
         if number == 5:
-            node.waits(lambda: "is kept: " in node.said("-o cat SLOTWARD_EVENT=evidence-not-kept"), 30, "it is said")
+            node.waits(lambda: "no evidence of " in node.said("-o cat"), 30, "it is said")
             assert node.sh("ls -A /root/elsewhere; rm -r /root/elsewhere") == ""
             node.sh(f"rm {PLACE} && mv {PLACE}.kept {PLACE}")
             assert node.slotward("evidence", trials[-1]).code == "no-evidence"
