@@ -53,7 +53,7 @@ def _product(tmp_path: pathlib.Path, systemctl: None, monkeypatch: pytest.Monkey
 
 def entry(at_s: float, message: str, boot: str = BOOT, **more: str) -> Dict[str, str]:
     """One line of the journal, of that second of the boot."""
-    wall = str(int((time.time() + at_s - 130) * 1e6))
+    wall = str(int((LAST.at + at_s - 130) * 1e6))
     return {
         "__MONOTONIC_TIMESTAMP": str(int(at_s * 1e6)),
         "__REALTIME_TIMESTAMP": wall,
