@@ -82,6 +82,21 @@ def test_what_was_staged_is_not_fetched_again(
 
 
 @pytest.mark.hosts
+def test_D3_what_was_staged_and_then_passed_over_goes_with_the_next_switch(
+    node: nodes.Node, v110: releases.Release, v120: releases.Release
+) -> None:
+    """D3: a release that nobody came back for, and what a download left of another, do not lie there for ever."""
+    target, src = node.target(v110), node.put(v110.artifact)
+    staged = node.slotward("upgrade", "--target", target, "--src", src, "--stage-only")
+    assert staged.json["state"] == "staged", staged
+    others = f"{nodes.STAGING}/slotward-1.0.5.part {nodes.STAGING}/slotward-x-1.0.0"
+    node.sh(f"touch {others}")
+    node.upgraded(v120)  # pushed: it is not staged itself
+    assert node.sh(f"ls {nodes.STAGING}").split() == ["slotward-x-1.0.0"], "what is another product's stays"
+    node.sh(f"rm {nodes.STAGING}/slotward-x-1.0.0")
+
+
+@pytest.mark.hosts
 def test_a_release_that_went_back_is_taken_from_its_slot(node: nodes.Node, v110: releases.Release) -> None:
     """The other slot still holds its bytes: once it is allowed again, no download and no server is needed."""
     trial = node.on_trial(v110)

@@ -189,7 +189,10 @@ def upgrade(setup: own.Setup, target: checks.Target, args: argparse.Namespace) -
             finally:
                 if descriptor is not None:
                     os.close(descriptor)
-            _drop_staged(setup, prepared)
+            if product.manual:
+                from slotward import manual
+
+                manual.drop(product)
     return followed(setup, prepared, pending, args.no_wait)
 
 
@@ -227,16 +230,6 @@ def _staged_answer(setup: own.Setup, prepared: prepare.Prepared, args: argparse.
     return answers.Answer(
         answers.DONE, answer, [f"{setup.product.name} {prepared.target.version} is staged and verified"]
     )
-
-
-def _drop_staged(setup: own.Setup, prepared: prepare.Prepared) -> None:
-    from slotward import staging
-
-    staging.remove(prepare.staged_path(setup, prepared.target.version))
-    if setup.product.manual:
-        from slotward import manual
-
-        manual.drop(setup.product)
 
 
 def _begun(setup: own.Setup, prepared: prepare.Prepared, pending: trial.Trial) -> answers.Answer:

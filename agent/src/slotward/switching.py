@@ -5,10 +5,12 @@ Rules:
 - The lock is held, and every check of `prepare` has passed on this very host in this very process.
 - The trial's id is the caller's, so that whoever asked knows its trial again; the last trial's id is never used twice.
 - From the first step of the switch on nothing is cancelled any more.
+- What is staged for root is on trial then, or was passed over for what is: it goes (field case D3), but where an operator goes back.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import NamedTuple, Optional
 
@@ -109,6 +111,8 @@ def _swap(
         pending = manager.begin_trial(product, seen, release, restart)
     progress_file.phase(phases.TRIAL)
     _begin_to_look(setup, restart)
+    if not agreed.back:
+        _drop_staged(setup)
     return pending
 
 
@@ -123,6 +127,14 @@ def _begin_to_look(setup: own.Setup, restart: bool) -> None:
         from slotward import triggers
 
         triggers.let_speak()
+
+
+def _drop_staged(setup: own.Setup) -> None:
+    """A trial that has begun is not called a failure for what cannot be removed."""
+    from slotward import staging
+
+    with contextlib.suppress(OSError, codes.Refused):
+        staging.tidy(setup.staging, keep=(), product=setup.product.name)
 
 
 def _baseline(product: products.Product, seen: manager.Look, release: manager.Release) -> manager.Look:
