@@ -10,6 +10,9 @@ WORKERS ?= 1
 JOBS ?=
 CALLS ?=
 RESUME ?=
+UPGRADES ?= 200
+MODE ?= root
+EVERY ?= 20
 
 export PATH := $(CURDIR)/.build/venv/bin:$(PATH)
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.build/cache/pycache
@@ -18,7 +21,7 @@ export ANSIBLE_HOME := $(CURDIR)/.build/home/.ansible
 export ANSIBLE_NOCOWS := 1
 
 SUITES := bullseye bookworm trixie
-host bench molecule: SUITES := bookworm
+host bench molecule soak: SUITES := bookworm
 
 PYTHON := .build/venv/bin/python
 PYTEST := $(PYTHON) -m pytest
@@ -28,7 +31,7 @@ PARALLEL := -n auto --maxprocesses 8
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
-	molecule package sanity docs mutants fuzz matrix faults
+	molecule package sanity docs mutants fuzz matrix faults soak
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +73,9 @@ e2e: setup-hosts ## real hosts of all three suites, end to end, in all three mod
 
 bench: setup-hosts ## speed and memory, as ratios, into build/bench.json (root)
 	@$(PYTHON) tests/bench/bench.py
+
+soak: setup-hosts ## UPGRADES=200 good and broken ones in a row on one host, MODE=root|helper|start, a boot every EVERY=20; build/soak.json (root, half an hour)
+	@$(PYTHON) tests/soak/run.py --upgrades $(UPGRADES) --mode $(MODE) --every $(EVERY) --suite $(firstword $(SUITES))
 
 mutants: ## change slotcore in small ways, and see a test fail for each; MODULES="semver canonical" for some of them
 	@tools/setup --mutants

@@ -84,6 +84,10 @@ class Workshop:
         answer = self.release_command("keygen", "--output", str(path), "--no-passphrase")
         return Key(path, str(answer["kid"]), str(answer["pin"]))
 
+    def run_build(self, argv: List[str]) -> None:
+        """Run agent/build.py."""
+        subprocess.run([sys.executable, str(ROOT / "agent" / "build.py"), *argv], check=True, capture_output=True)
+
     def build(
         self,
         version: str,
@@ -94,23 +98,13 @@ class Workshop:
     ) -> pathlib.Path:
         """Build the agent; with `kind`, a broken one."""
         output = self.directory / "builds" / f"{version}-{sequence}"
-        argv = [
-            sys.executable,
-            str(ROOT / "agent" / "build.py"),
-            "--version",
-            version,
-            "--sequence",
-            str(sequence),
-            "--arch",
-            ARCH,
-        ]
-        argv += ["--output", str(output)]
+        argv = ["--version", version, "--sequence", str(sequence), "--arch", ARCH, "--output", str(output)]
         overlay = extra if kind is None else brokens.lay_over(kind, self.directory / "overlays" / kind.name)
         if overlay is not None:
             argv += ["--extra", str(overlay)]
         if pad_mib:
             argv += ["--pad-mib", str(pad_mib)]
-        subprocess.run(argv, check=True, capture_output=True)
+        self.run_build(argv)
         path = output / f"{PRODUCT}_{version}_linux_{ARCH}"
         if kind is not None and kind.mangle is not None:
             path.write_bytes(kind.mangle(path.read_bytes()))
