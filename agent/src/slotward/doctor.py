@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import answers, clearable, doctor_hand, doctor_mode, doctor_trust, host, looking, own, reversing
+from slotward import (
+    answers,
+    clearable,
+    doctor_hand,
+    doctor_mode,
+    doctor_places,
+    doctor_trust,
+    host,
+    looking,
+    own,
+    reversing,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -257,6 +268,7 @@ def _gather(setup: own.Setup) -> Seen:
             *doctor_unit.findings(answer, doctor_unit.up_s(answer)),
             *doctor_clock.findings(doctor_clock.now_s(), state.update.newest_issued),
             *doctor_mode.findings(doctor_mode.gather(setup, state)),
+            *doctor_places.findings(setup, state),
         ),
         data=reversing.due(product, state),
     )
