@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import (
-    answers,
-    clearable,
-    doctor_hand,
-    doctor_mode,
-    doctor_places,
-    doctor_trust,
-    host,
-    looking,
-    own,
-    reversing,
-)
+from slotward import answers, clearable, doctor_hand, doctor_host, doctor_trust, host, looking, own, reversing
 
 if TYPE_CHECKING:
     import argparse
@@ -65,8 +54,8 @@ class Seen(NamedTuple):
     system: Tuple[str, ...]
     """What is missing or other than it should be of the guard and the units."""
     audit: Audit = Audit()
-    mode: Tuple[doctor_mode.Found, ...] = ()
-    """What there is to say of the unit, the clock, the mode and its sandboxes."""
+    mode: Tuple[doctor_host.Found, ...] = ()
+    """What there is to say of the unit, the clock, the mode and its sandboxes, and of the file systems."""
     program: str = ""
     """What the entrypoint has to lead to."""
     data: str = ""
@@ -249,7 +238,7 @@ def findings(seen: Seen) -> List[Finding]:
 
 
 def _gather(setup: own.Setup) -> Seen:
-    from slotward import doctor_clock, doctor_unit, installed
+    from slotward import installed
 
     product = setup.product
     state = host.read_state(product)
@@ -264,12 +253,7 @@ def _gather(setup: own.Setup) -> Seen:
         damage=host.damage(product, state),
         system=tuple(installed.differences(setup)),
         audit=gather_audit(product),
-        mode=(
-            *doctor_unit.findings(answer, doctor_unit.up_s(answer)),
-            *doctor_clock.findings(doctor_clock.now_s(), state.update.newest_issued),
-            *doctor_mode.findings(doctor_mode.gather(setup, state)),
-            *doctor_places.findings(setup, state),
-        ),
+        mode=doctor_host.findings(setup, state, answer),
         data=reversing.due(product, state),
     )
 
