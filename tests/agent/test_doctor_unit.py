@@ -69,6 +69,16 @@ def test_i5_the_way_out_is_one_that_the_floor_leaves_open() -> None:
     )
 
 
+def test_restarts_of_a_release_that_went_back_are_not_the_good_one_s() -> None:
+    """systemd's count goes on over going back: for a minute after each crash loop the good release was said to keep exiting."""
+    last = {"state": "rolled-back", "at": int(time.time()) - 10}
+    found = answer(restarts=4, last=last)
+    assert doctor_unit.findings(found, 12.0)[0][1] == "ok", "it started before the end was written down"
+    assert doctor_unit.findings(found, 8.0)[0][1] == "fail", "it has ended since"
+    assert doctor_unit.findings(found, None)[0][1] == "fail"
+    assert doctor_unit.findings(answer(restarts=4, last=dict(last, state="confirmed")), 12.0)[0][1] == "fail"
+
+
 def test_a_unit_that_no_boot_starts_is_told() -> None:
     """Prepare refuses it, and after the next boot nothing would run: `systemctl disable` by hand, in whatever phase."""
     assert doctor_unit.findings(answer(), 5.0, "enabled")[0][1] == "ok"

@@ -3,11 +3,13 @@
 
 Rules:
 - After a confirmation nothing goes back by itself: a release that begins to crash then is told here, with the way out of it.
-- A trial is left to the guard, which counts its crashes itself.
+- A trial is left to the guard, which counts its crashes itself; the restarts of one that went back are not the good release's, whose
+  process had started by when that end was written down.
 """
 
 from __future__ import annotations
 
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from slotward import lookahead
@@ -46,7 +48,7 @@ def findings(answer: Answer, up: Optional[float], at_boot: str = "enabled") -> L
     """What an answer of `update` says about the unit, whose main process has been up for so long, and which a boot starts or not."""
     unit = answer["unit"]
     name, active = unit["name"], unit["active"]
-    if answer["trial"] is None and _loops(unit, up):
+    if answer["trial"] is None and _loops(unit, up) and not _of_the_trial(answer, up):
         text = f"{name} keeps exiting: restarted {unit['restarts']} times by itself, now {active}"
         return [
             ("unit", "fail", f"{text}; {answer['version']} is confirmed, so nothing goes back by itself", _out(answer))
@@ -73,6 +75,14 @@ def _loops(unit: Dict[str, Any], up: Optional[float]) -> bool:
     if unit["active"] not in ("active", "activating", "deactivating") or unit["restarts"] < LOOP_RESTARTS:
         return False
     return up is None or up < YOUNG_S
+
+
+def _of_the_trial(answer: Answer, up: Optional[float]) -> bool:
+    """Whether what runs is still the process that going back started: systemd counts on over the crashes before it."""
+    last = answer.get("last")
+    return (
+        last is not None and last["state"] == "rolled-back" and up is not None and time.time() - up <= last["at"] + 1
+    )  # which is in whole seconds
 
 
 def _out(answer: Answer) -> str:
