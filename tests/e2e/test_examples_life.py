@@ -88,6 +88,25 @@ def test_the_life_of_an_example(example: examples.Example) -> None:
         assert example.runs(old)
 
 
+WEB = {"prometheus-node-exporter": 9100, "nginx": 80, "tally": 8090}
+CONNECTIONS = 4
+
+
+@pytest.mark.parametrize("example", [one for one in examples.ALL if one is not examples.Redis], indirect=True)
+def test_wrk_sees_nothing_but_a_restart(example: examples.Example) -> None:
+    """No wrong answer, and none that never comes, over a switch and over one back; how long is for the other clients to say."""
+    url = f"http://{example.node.host.address}:{WEB[example.name]}/"
+    example.example()
+    adopted(example)
+    plain = load.wrk(url, CONNECTIONS, example.restart)
+    forth = load.wrk(url, CONNECTIONS, lambda: example.upgraded(example.good()))
+    back = load.wrk(url, CONNECTIONS, lambda: _taken_back(example, example.versions[0]))
+    note(example, wrk={"plain": plain, "upgrade": forth, "back": back})
+    for seen in (plain, forth, back):
+        assert seen.requests > 100, (plain, forth, back)
+        assert (seen.wrong, seen.timeout) == (0, 0), (plain, forth, back)
+
+
 def _restarted_while_the_agent_works(example: examples.Example) -> None:
     """A plain restart of the guarded unit at a moment that is as busy as a switch: the agent's command and a look at the state run too."""
     example.node.sh(

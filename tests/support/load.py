@@ -9,7 +9,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -227,3 +230,51 @@ def running(*clients: Asking) -> Iterator[Load]:
         yield load
     finally:
         load.stop()
+
+
+class Wrked(NamedTuple):
+    """What wrk said at its end."""
+
+    requests: int
+    """How many were answered."""
+    wrong: int
+    """Answers that are neither 2xx nor 3xx."""
+    refused: int
+    """Connections that were refused or cut; it tries again at once, so their number grows with the time and the machine's speed."""
+    timeout: int
+    """Questions that were answered too late, or not at all."""
+
+
+def parse_wrk(said: str) -> Wrked:
+    """The figures of wrk's report; what it says nothing of did not happen."""
+    answered = re.search(r"(\d+) requests in ", said)
+    if answered is None:
+        raise ValueError(f"wrk says {said!r}")
+    wrong = re.search(r"Non-2xx or 3xx responses: (\d+)", said)
+    errors = re.search(r"Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)", said)
+    connect, read, write, timeout = map(int, errors.groups()) if errors else (0, 0, 0, 0)
+    return Wrked(int(answered[1]), int(wrong[1]) if wrong else 0, connect + read + write, timeout)
+
+
+def wrk(url: str, connections: int, work: Callable[[], object]) -> Wrked:
+    """What wrk saw of `url` while `work` was done, and shortly before and after it."""
+    argv = [
+        "nice",
+        "-n",
+        "10",
+        "wrk",
+        "--threads=1",
+        f"--connections={connections}",
+        "--duration=900s",
+        "--timeout=10s",
+        url,
+    ]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            time.sleep(2)
+            work()
+            time.sleep(2)
+        finally:
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=30)[0]
+    return parse_wrk(said)

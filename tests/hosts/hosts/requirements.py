@@ -24,6 +24,7 @@ TOOLS = {
     "unshare": "util-linux",
     "setpriv": "util-linux",
     "dbus-daemon": "dbus-daemon",
+    "wrk": "wrk",
 }
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 INOTIFY = "/proc/sys/fs/inotify/max_user_instances"
