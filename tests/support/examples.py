@@ -78,7 +78,10 @@ class Example(products.Product):
 
     def good(self, sequence: int = 2) -> products.Release:
         """The release of the later version."""
-        return products.released(self.node.shop, self.name, self.versions[1], sequence, self.later())
+        return self._released(self.versions[1], sequence, self.later())
+
+    def _released(self, version: str, sequence: int, program: pathlib.Path) -> products.Release:
+        return products.released(self.node.shop, self.name, version, sequence, program, shelf=self.suite)
 
     def broken(self, version: str, sequence: int, body: str) -> products.Release:
         """A release that answers for its version and its configuration, and then does `body`."""
@@ -89,7 +92,7 @@ class Example(products.Product):
         path = self.node.shop.directory / "broken" / f"{self.name}-{version}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(script, encoding="utf-8")
-        return products.released(self.node.shop, self.name, version, sequence, path)
+        return self._released(version, sequence, path)
 
     def restart(self) -> None:
         """Restart the unit plainly, as an operator would."""
@@ -260,7 +263,7 @@ class Tally(Example):
         subprocess.run(
             ["tar", "-czf", str(made), "--format=ustar", "--mtime=@0", "-C", str(work), *names], check=True, timeout=60
         )
-        return products.released(self.node.shop, self.name, version, sequence, made)
+        return self._released(version, sequence, made)
 
     def clients(self) -> list[load.Asking]:
         """Three that ask who answers."""

@@ -42,22 +42,27 @@ def released(
     program: pathlib.Path,
     more: tuple[str, ...] = (),
     signers: int | None = None,
+    shelf: str = "",
 ) -> Release:
-    """Sign a release of one file, a program, or an archive by its name; by as many keys as the threshold asks for."""
+    """Sign a release of one file, a program, or an archive by its name; by as many keys as the threshold asks for.
+
+    What has one version and other bytes elsewhere, as on another suite, lies on a shelf of its own.
+    """
+    base = shop.base / "shelves" / shelf if shelf else shop.base
     kind = ".tar.gz" if program.name.endswith(".tar.gz") else ""
     name = f"{product}_{version}_linux_{releases.ARCH}{kind}"
-    directory = shop.base / product / version
+    directory = base / product / version
     made = Release(product, version, directory / "manifest.json", directory / name.removesuffix(kind))
     if made.manifest.exists():
         assert made.artifact.read_bytes() == program.read_bytes(), f"{product} {version} was made otherwise before"
         return made
-    artifact = shop.directory / "programs" / product / version / name
+    artifact = shop.directory / "programs" / shelf / product / version / name
     artifact.parent.mkdir(parents=True, exist_ok=True)
     artifact.write_bytes(program.read_bytes())
     argv = ["build", "--product", product, "--version", version, "--sequence", str(sequence), *more]
     for key in shop.keys:
         argv += ["--key", str(key.path.with_suffix(".pub.pem"))]
-    shop.release_command(*argv, "--artifact", str(artifact), "--output", str(shop.base))
+    shop.release_command(*argv, "--artifact", str(artifact), "--output", str(base))
     for key in shop.keys[: shop.threshold if signers is None else signers]:
         shop.release_command("sign", "--manifest", str(made.manifest), "--key", str(key.path), "--yes")
     return made
