@@ -144,13 +144,6 @@ def test_what_is_wrong_is_named_with_what_mends_it(look: doctor_mode.Look, name:
     assert found[3] == run
 
 
-def test_in_root_mode_a_directory_of_a_group_s_refuses_nothing_and_is_told() -> None:
-    """/usr/local/lib was its group's to write on older Debian: whoever is in it may replace what systemd starts as root."""
-    ((name, state, said, run),) = [one for one in doctor_mode.findings(ROOT._replace(risks=(RISK,))) if one[1] != "ok"]
-    assert (name, state, run) == ("directories", "warn", "chmod go-w /usr/local/lib")
-    assert "/usr/local/lib (mode 2775, group 50)" in said
-
-
 def test_a_helper_that_refuses_to_start_says_why() -> None:
     """Exit 5, and a directory that others may write: the reason, and the command that ends it."""
     look = with_helper(ActiveState="failed", ExecMainStatus="5")._replace(risks=(RISK,))

@@ -79,14 +79,6 @@ def test_restarts_of_a_release_that_went_back_are_not_the_good_one_s() -> None:
     assert doctor_unit.findings(answer(restarts=4, last=dict(last, state="confirmed")), 12.0)[0][1] == "fail"
 
 
-def test_a_unit_that_no_boot_starts_is_told() -> None:
-    """Prepare refuses it, and after the next boot nothing would run: `systemctl disable` by hand, in whatever phase."""
-    assert doctor_unit.findings(answer(), 5.0, "enabled")[0][1] == "ok"
-    ((name, state, text, run),) = doctor_unit.findings(answer(), 5.0, "disabled")
-    assert (name, state, run) == ("unit", "warn", "systemctl enable demo.service")
-    assert "is active and disabled: no boot starts it again" in text
-
-
 def test_how_long_the_main_process_is_up() -> None:
     """By when it started; nothing where there is none, or where it has ended meanwhile."""
     found = answer()

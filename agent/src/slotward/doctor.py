@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import answers, clearable, doctor_hand, doctor_host, doctor_trust, host, looking, own, reversing
+from slotward import answers, clearable, doctor_hand, doctor_mode, doctor_trust, host, looking, own, reversing
 
 if TYPE_CHECKING:
     import argparse
@@ -54,8 +54,8 @@ class Seen(NamedTuple):
     system: Tuple[str, ...]
     """What is missing or other than it should be of the guard and the units."""
     audit: Audit = Audit()
-    mode: Tuple[doctor_host.Found, ...] = ()
-    """What there is to say of the unit, the clock, the mode and its sandboxes, and of the file systems."""
+    mode: Tuple[doctor_mode.Found, ...] = ()
+    """What there is to say of the unit, the clock, the mode and its sandboxes."""
     program: str = ""
     """What the entrypoint has to lead to."""
     data: str = ""
@@ -238,7 +238,7 @@ def findings(seen: Seen) -> List[Finding]:
 
 
 def _gather(setup: own.Setup) -> Seen:
-    from slotward import installed
+    from slotward import doctor_clock, doctor_unit, installed
 
     product = setup.product
     state = host.read_state(product)
@@ -253,7 +253,11 @@ def _gather(setup: own.Setup) -> Seen:
         damage=host.damage(product, state),
         system=tuple(installed.differences(setup)),
         audit=gather_audit(product),
-        mode=doctor_host.findings(setup, state, answer),
+        mode=(
+            *doctor_unit.findings(answer, doctor_unit.up_s(answer)),
+            *doctor_clock.findings(doctor_clock.now_s(), state.update.newest_issued),
+            *doctor_mode.findings(doctor_mode.gather(setup, state)),
+        ),
         data=reversing.due(product, state),
     )
 

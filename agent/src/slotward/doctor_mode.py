@@ -102,11 +102,12 @@ def _owners(look: Look) -> List[Found]:
 
 
 def _directories(look: Look) -> List[Found]:
-    state = "warn" if look.mode == units_modes.ROOT else "fail"  # it refuses nothing where the daemon is root anyway
     found = [
-        ("directories", state, f"others than root may change {risk.path} ({risk.why}), which root relies on", risk.run)
+        ("directories", "fail", f"others than root may change {risk.path} ({risk.why}), which root relies on", risk.run)
         for risk in look.risks
     ]
+    if look.mode == units_modes.ROOT:
+        return []
     return found or [("directories", "ok", "every directory on the way to root's files is root's alone", "")]
 
 
@@ -166,7 +167,7 @@ def gather(setup: own.Setup, state: settle.State) -> Look:
         slots=product.slots_dir,
         helper_writes=os.path.dirname(config.helper_socket),
         unreachable=tuple(kept_out),
-        risks=mode_setup.doctors_risks(setup),
+        risks=mode_setup.risks(setup),
         steps=steps,
         refusal=refusal,
         helper_runs=text if behind else "",

@@ -12,8 +12,6 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from slotward import lookahead
-
 Answer = Dict[str, Any]
 Found = Tuple[str, str, str, str]
 """A finding: name, state, message, and the command that mends it."""
@@ -32,20 +30,8 @@ def up_s(answer: Answer) -> Optional[float]:
     return None if started_s is None else host.uptime_s() - started_s
 
 
-def enabled(answer: Answer) -> str:
-    """What systemd says of the unit at the next boot."""
-    from slotward import systemd
-
-    return systemd.show_each((answer["unit"]["name"],), ("UnitFileState",))[0].get("UnitFileState", "")
-
-
-def look(answer: Answer) -> List[Found]:
-    """The findings about this host now."""
-    return findings(answer, up_s(answer), enabled(answer))
-
-
-def findings(answer: Answer, up: Optional[float], at_boot: str = "enabled") -> List[Found]:
-    """What an answer of `update` says about the unit, whose main process has been up for so long, and which a boot starts or not."""
+def findings(answer: Answer, up: Optional[float]) -> List[Found]:
+    """What an answer of `update` says about the unit, whose main process has been up for so long."""
     unit = answer["unit"]
     name, active = unit["name"], unit["active"]
     if answer["trial"] is None and _loops(unit, up) and not _of_the_trial(answer, up):
@@ -53,9 +39,6 @@ def findings(answer: Answer, up: Optional[float], at_boot: str = "enabled") -> L
         return [
             ("unit", "fail", f"{text}; {answer['version']} is confirmed, so nothing goes back by itself", _out(answer))
         ]
-    if active in ("active", "activating", "reloading") and at_boot not in lookahead.STARTED_AT_BOOT:
-        text = f"{name} is {active} and {at_boot or 'not installed'}: no boot starts it again, and updates are refused"
-        return [("unit", "warn", text, f"systemctl enable {name}")]
     if active in ("active", "activating", "reloading"):
         return [("unit", "ok", f"{name} is {active}", "")]
     text = f"{name} is {active or 'unknown'}: updates are refused until it runs"

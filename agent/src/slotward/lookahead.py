@@ -9,9 +9,6 @@ from typing import Mapping, Optional
 from slotcore import codes, status
 from slotward import effects, installed, own, preflight, systemd
 
-STARTED_AT_BOOT = ("enabled", "enabled-runtime", "static", "alias")
-"""States of a unit file that a boot starts, or may start by another unit."""
-
 
 def check(
     setup: own.Setup,
@@ -57,7 +54,7 @@ def _systemd(setup: own.Setup, may_start: bool, starting: bool) -> str:
         return user
     active, enabled = shown[0].get("ActiveState"), shown[0].get("UnitFileState")
     runs = active in ("active", "reloading") or (starting and is_being_started(shown[0]))
-    if not runs or enabled not in STARTED_AT_BOOT:
+    if not runs or enabled not in ("enabled", "enabled-runtime", "static", "alias"):
         raise _not_running(ours[0], f"is {active} and {enabled or 'not installed'}: start and enable")
     for helper, found in zip(ours[1:], shown[1:]):  # the daemon's unit pulls it in, so nobody need enable it
         if found.get("ActiveState") not in ("active", "reloading"):

@@ -77,20 +77,6 @@ def risks(setup: own.Setup) -> Tuple[ways.Risk, ...]:
     return tuple(risk for risk in ways.at_risk(relied_on(setup)) if risk.path not in ours)
 
 
-def doctors_risks(setup: own.Setup) -> Tuple[ways.Risk, ...]:
-    """As `risks`; in root mode, which they do not refuse, those on the way to what systemd starts as root."""
-    if setup.config.mode != units_modes.ROOT:
-        return risks(setup)
-    places = (
-        setup.config.slots_dir,
-        f"{units.GUARD_DIR}/guard.d",
-        units.UNIT_DIR,
-        os.path.dirname(setup.config.entrypoint),
-    )
-    ours = installed.directories_at_risk(setup.product)
-    return tuple(risk for risk in ways.at_risk(places) if risk.path not in ours)
-
-
 def refuse(setup: own.Setup, fix_directories: bool) -> Tuple[ways.Risk, ...]:
     """The directories to mend; raises what makes this host no host for the mode before anything is changed."""
     found = risks(setup)

@@ -99,13 +99,12 @@ def look_at(path: str, mountinfo: str) -> Filesystem:
     )
 
 
-def look(slots_dir: str, data_dir: str, user: str = "", probing: bool = True) -> Facts:
-    """Look at both filesystems, and try the slots directory if it is there; without `probing` nothing is written."""
+def look(slots_dir: str, data_dir: str, user: str = "") -> Facts:
+    """Look at both filesystems, and try the slots directory if it is there."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mountinfo = file.read()
     slots = look_at(slots_dir, mountinfo)
-    can_try = probing and not slots.read_only and os.path.isdir(slots_dir)
-    tried = try_directory(slots_dir, user) if can_try else None
+    tried = None if slots.read_only or not os.path.isdir(slots_dir) else try_directory(slots_dir, user)
     allow_list = tried is not None and tried.written and not tried.run and allowlist.active()
     return Facts(slots, look_at(data_dir, mountinfo), tried, user, allow_list)
 
