@@ -60,9 +60,16 @@ def fifty(node: nodes.Node) -> Iterator[list[toys.Toy]]:
 
 
 def timed(node: nodes.Node, *commands: list[str]) -> list[list[tuple[float, float]]]:
-    """How long each command took by the clock and of a processor, several times, in turn, so that all meet the same machine."""
-    argv = ["python3", "-c", TIMED, json.dumps(commands), str(TIMES)]
-    found = json.loads(node.host.run(argv, timeout=300).stdout)
+    """How long each command took by the clock and of a processor, several times, in turn, so that all meet the same machine.
+
+    They, and the systemd that answers them, go before everything else that the machine does: its neighbours are not measured.
+    """
+    argv = ["chrt", "--rr", "10", "python3", "-c", TIMED, json.dumps(commands), str(TIMES)]
+    node.sh("chrt --rr --pid 10 1")
+    try:
+        found = json.loads(node.host.run(argv, timeout=300).stdout)
+    finally:
+        node.sh("chrt --other --pid 0 1")
     return [[(float(wall), float(used)) for wall, used in one] for one in found]
 
 
@@ -73,7 +80,7 @@ def test_fifty_products_on_one_host(fifty: list[toys.Toy]) -> None:
 
 
 def told_at_once(fifty: list[toys.Toy]) -> None:
-    """Under 300 ms each, of a processor: this machine is shared, so the clock is kept beside the start of a bare interpreter."""
+    """Under 300 ms each, by the clock; the start of a bare interpreter is kept beside them, to tell a slow machine."""
     node = fifty[0].node
     commands = {
         "one": ["slotward", "--product", "p17", "update", "--json"],
@@ -90,8 +97,8 @@ def told_at_once(fifty: list[toys.Toy]) -> None:
     listed = node.slotward("products").json["products"]
     assert {entry["name"] for entry in listed} == {"slotward"} | {toy.name for toy in fifty}
     assert [entry["version"] for entry in listed if entry["name"] != "slotward"] == ["1.0.0"] * COUNT
-    assert used["one"] < LIMIT_S, shown
-    assert used["all"] < LIMIT_S, shown
+    assert wall["one"] < LIMIT_S, shown
+    assert wall["all"] < LIMIT_S, shown
 
 
 def three_trials_at_a_time(fifty: list[toys.Toy]) -> None:
