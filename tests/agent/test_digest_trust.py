@@ -170,7 +170,7 @@ def test_status_and_doctor_say_so(fleet: Fleet) -> None:
     """No one should take this host for one that checks signatures."""
     seen = looking.look(fleet.setup(), fleet.place.state())
     assert (seen["trust"]["source"], seen["pins"]) == ("digest", 0)
-    name, state, message, run = doctor_trust.findings(seen, "/etc/x.toml")[0]
+    name, state, message, run, _entry = doctor_trust.findings(seen, "/etc/x.toml")[0]
     assert (name, state) == ("release keys", "warn")
     assert "no signature" in message
     assert "/etc/x.toml" in run

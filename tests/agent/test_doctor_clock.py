@@ -25,7 +25,7 @@ Y2026 = 1_767_225_600
 )
 def test_N11_a_clock_that_is_behind_is_told(now: int, newest: int, state: str, said: str) -> None:
     """By what was verified here, or by a time at which nobody had made this."""
-    ((name, found, text, run),) = doctor_clock.findings(now, newest)
+    ((name, found, text, run, _entry),) = doctor_clock.findings(now, newest)
     assert (name, found, said in text, bool(run)) == ("clock", state, True, state != "ok"), text
 
 

@@ -45,7 +45,7 @@ def test_i5_what_was_confirmed_and_keeps_exiting_is_a_failure(
     found: Dict[str, Any], up: Optional[float], state: str
 ) -> None:
     """Only where nobody else ends it: in a trial the guard counts. Whatever is not well names what to run."""
-    ((name, shown, text, run),) = doctor_unit.findings(found, up)
+    ((name, shown, text, run, _entry),) = doctor_unit.findings(found, up)
     assert (name, shown, bool(run)) == ("unit", state, state != "ok")
     assert "demo.service" in text
 
@@ -53,7 +53,7 @@ def test_i5_what_was_confirmed_and_keeps_exiting_is_a_failure(
 def test_i5_the_way_out_is_one_that_the_floor_leaves_open() -> None:
     """The kept release where the floor is not above it; else a better one, for the floor never falls (I3)."""
     looping = answer(restarts=12)
-    ((_name, _state, text, run),) = doctor_unit.findings(looping, 1.0)
+    ((_name, _state, text, run, _entry),) = doctor_unit.findings(looping, 1.0)
     assert run == BETTER
     assert text == (
         "demo.service keeps exiting: restarted 12 times by itself, now active; 1.1.0 is confirmed, so nothing goes back by itself"

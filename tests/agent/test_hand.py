@@ -297,11 +297,15 @@ def test_N13_doctor_tells_freezes_that_nobody_renewed(
     old = products.Freeze("x", "2020-12-24", "2021-01-06", BERLIN)
     toy = product._replace(windows=(window("22:00", "04:00"),), freezes=(old,))
     assert code_of(toy) is None
-    found = {name: (state, text) for name, state, text, _run in doctor_hand.findings(hand.shown(toy, NOTHING), "f")}
+    found = {
+        name: (state, text) for name, state, text, _run, _entry in doctor_hand.findings(hand.shown(toy, NOTHING), "f")
+    }
     assert found["windows"][0] == "ok"
     assert found["freezes"] == ("warn", "every freeze has ended, none is left to come")
     now = toy._replace(freezes=(old._replace(ends="2026-12-01"),))
-    found = {name: (state, text) for name, state, text, _run in doctor_hand.findings(hand.shown(now, NOTHING), "f")}
+    found = {
+        name: (state, text) for name, state, text, _run, _entry in doctor_hand.findings(hand.shown(now, NOTHING), "f")
+    }
     assert found["windows"][0] == "warn"
     assert "freezes" not in found
     assert hand.lines(dict(hand.shown(now, NOTHING), product="toy"))[0].startswith("frozen: 2020-12-24 to 2026-12-01")

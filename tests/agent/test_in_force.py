@@ -88,7 +88,8 @@ def test_a_host_in_order_lacks_nothing(armed: pathlib.Path, helper: str, ours: s
     found = Here(armed, helper)
     assert found.missing() == []
     (asked,) = (armed / "calls").read_text().splitlines()
-    assert asked.endswith(f"-- {ours} slotward-guard@probe.service slotward-deadline@probe.timer")
+    enders = "slotward-deadline@probe.service slotward-rollback@probe.service"
+    assert asked.endswith(f"-- {ours} slotward-guard@probe.service slotward-deadline@probe.timer {enders}")
     assert found.refusal() is None
 
 
@@ -148,6 +149,15 @@ def test_what_must_be_armed_is_armed_or_said(here: Here) -> None:
     ]
     here.shown["timer"]["LoadState"] = "masked"
     assert here.missing()[-1] == "slotward-deadline@probe.timer is masked"
+
+
+@pytest.mark.parametrize("name", ["guard", "deadline", "rollback"])
+def test_what_is_masked_is_not_armed(here: Here, name: str) -> None:
+    """I4: a timer that ticks for a masked service, or a unit whose failure calls one, ends no trial."""
+    here.shown["deadline"], here.shown["rollback"] = dict(LOADED), dict(LOADED)
+    assert here.missing() == []
+    here.shown[name]["LoadState"] = "masked"
+    assert here.missing() == [f"slotward-{name}@probe.service is masked"]
 
 
 @pytest.mark.parametrize("unit", ["probe.service", HELPER])

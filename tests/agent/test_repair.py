@@ -120,6 +120,20 @@ def test_I6_junk_in_the_other_slot_gets_no_record_and_is_never_opened_as_what_it
         assert "slot b has no record: nothing says that its bytes were ever verified" in answer.json["repaired"]
 
 
+def test_P5_a_damaged_slot_is_left_when_that_is_asked_for(place: Place) -> None:
+    """The other slot holds what the floor stands at: both links move, the unit is restarted, the log says so; again, nothing."""
+    update = records.render_update(records.Update(floor=NEW.sequence))
+    place.write(recording.UPDATE, update)
+    place.write(recording.UPDATE + recording.COPY, recording.sealed(update))
+    (place.slots / "a").write_bytes(b"ab")
+    answer = cmd_repair.run(place.product, None, moves=True)
+    assert (answer.exit, answer.json["left"], answer.json["floor"]) == (0, [], NEW.sequence), answer
+    assert (os.readlink(place.slots / "current"), os.readlink(place.slots / "good")) == ("b", "b")
+    assert "--no-block restart -- probe.service" in place.calls()
+    assert "slot a is damaged" in [event.why for event in place.noted() if event.event == "repaired"][-1]
+    assert cmd_repair.run(place.product, None, moves=True).json["changed"] is False
+
+
 def test_P5_a_slot_that_was_cut_short_loses_its_record_and_what_starts_is_named(place: Place) -> None:
     """State comes from digests: the free slot is staged anew next time, the running one must be installed anew."""
     (place.slots / "a").write_bytes(b"ab")
@@ -309,7 +323,8 @@ def test_the_command_line_takes_the_flags_and_answers_their_codes(
     assert (refused["exit"], refused["code"]) == (3, "floor-unproven")
     mended = called(place, capfd, "--repair", "--floor", "6")
     assert (mended["exit"], mended["code"], mended["floor"], mended["changed"]) == (0, "ok", 6, True)
-    assert called(place, capfd, "--floor", "6")["exit"] == answers.USAGE
+    for words in (["--floor", "6"], ["--slots"]):
+        assert called(place, capfd, *words)["exit"] == answers.USAGE
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,56 @@ def test_P5_a_slot_whose_bytes_changed_loses_its_record() -> None:
     )
 
 
+AT_FLOOR = SOUND._replace(floor=2)
+FAILED = records.Failed("1.1.0", "crash-loop", "", 2, digest("1.1.0"), 5)
+
+
+def test_P5_a_damaged_slot_is_left_for_what_the_floor_stands_at_when_that_is_asked_for() -> None:
+    """I1, I3: never without being asked, and `good` moves with it; what is offered is said."""
+    known = facts(broken(update=AT_FLOOR))._replace(held=held(b="1.1.0"))
+    offered = repaired(known)
+    assert (offered.good, offered.current) == (None, None)
+    assert offered.left[0] == "slot b holds 1.1.0, which proves itself: update --repair --slots goes to it"
+    moved = repair.decide(PRODUCT, known, moves=True)
+    assert isinstance(moved, repair.Repair)
+    assert (moved.good, moved.current, moved.left) == ("b", "b", ())
+    assert "slot a is damaged: current and good name b, which holds 1.1.0 and proves itself" in moved.done
+    names = [
+        op.path.rpartition("/")[2]
+        for op in repair.plan_repair(PRODUCT, known.state, moved, 9, ())
+        if isinstance(op, ops.Link)
+    ]
+    assert [name.partition(".")[0] for name in names] == ["good", "current"], "a cut between them leads to good"
+    lost = facts(known.state._replace(slots={"b": record("1.1.0")}))._replace(held=held(b="1.1.0"))
+    again = repair.decide(PRODUCT, lost, moves=True)
+    assert isinstance(again, repair.Repair)
+    assert again.current == "b", "also once a repair has taken the damaged slot's record away"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"update": SOUND},
+        {"update": AT_FLOOR._replace(floor=3)},
+        {"update": AT_FLOOR._replace(failed=(FAILED,))},
+        {"update": AT_FLOOR, "slots": {"a": record("1.0.0"), "b": record("1.1.0")._replace(epoch=7)}},
+    ],
+)
+def test_I5_a_damaged_slot_is_not_left_for_what_was_not_confirmed(changes: Dict[str, Any]) -> None:
+    """Above the floor nobody confirmed it, below it is too old, it failed here, or its data are others: the release is installed anew."""
+    known = facts(broken(**changes))._replace(held=held(b="1.1.0"))
+    found = repair.decide(PRODUCT, known, moves=True)
+    assert isinstance(found, repair.Repair)
+    assert (found.good, found.current, len(found.left)) == (None, None, 1)
+
+
+def test_a_sound_slot_is_never_left() -> None:
+    """Asked for on a host that is well, it changes nothing (I9)."""
+    found = repair.decide(PRODUCT, facts(broken(update=AT_FLOOR)), moves=True)
+    assert isinstance(found, repair.Repair)
+    assert not found.changes
+
+
 def test_slots_swapped_by_hand_are_told_by_their_bytes() -> None:
     """What a record says of the other slot counts: bytes were verified, not names."""
     found = repaired(facts(broken())._replace(held=held(a="1.1.0", b="1.0.0")))

@@ -65,7 +65,7 @@ PLAIN: Dict[str, Dict[str, Any]] = {
     },
     "cancel": {},
     "products": {},
-    "update": {"clear_failed": None, "repair": False, "floor": None},
+    "update": {"clear_failed": None, "repair": False, "slots": False, "floor": None},
 }
 
 

@@ -55,6 +55,9 @@ def _update_flags(parser: argparse.ArgumentParser) -> None:
         help="write lost or damaged records anew from what can be proven, and finish what waited for them",
     )
     parser.add_argument(
+        "--slots", action="store_true", help="with --repair: also leave a damaged slot for the other one"
+    )
+    parser.add_argument(
         "--floor",
         type=_floor,
         metavar="N",

@@ -109,7 +109,9 @@ def _apply(product: products.Product, state: settle.State, found: repair.Repair)
         raise effects.as_retryable(error, f"repair the records of {product.name}") from error
 
 
-def _locked(product: products.Product, floor: Optional[int]) -> Tuple[List[str], Union[repair.Repair, repair.Unproven]]:
+def _locked(
+    product: products.Product, floor: Optional[int], moves: bool
+) -> Tuple[List[str], Union[repair.Repair, repair.Unproven]]:
     """Settle and repair until nothing changes any more; what was mended, and what the last decision was."""
     done: List[str] = []
     found: Union[repair.Repair, repair.Unproven] = repair.Repair()
@@ -118,10 +120,12 @@ def _locked(product: products.Product, floor: Optional[int]) -> Tuple[List[str],
         if settled not in ("nothing", "tidy"):
             done.append(f"settled: {settled}")
         _refuse_trial(seen)
-        found = repair.decide(product, gather(product, seen.state), floor)
+        found = repair.decide(product, gather(product, seen.state), floor, moves)
         if isinstance(found, repair.Unproven) or not found.changes:
             break
         _apply(product, seen.state, found)
+        if moves and found.current is not None:
+            effects.restart(effects.units_of(product), respect_stop=True)  # what runs still has the damaged slot open
         done += found.done
         floor = floor if found.update is None else None  # it was used; what is finished now may raise it further
     return done, found
@@ -136,12 +140,12 @@ def _unproven(product: products.Product, found: repair.Unproven, done: List[str]
     return refused._replace(lines=[*(f"repaired: {each}" for each in done), *refused.lines])
 
 
-def run(product: products.Product, floor: Optional[int]) -> answers.Answer:
-    """Repair, or say what it would take."""
+def run(product: products.Product, floor: Optional[int], moves: bool = False) -> answers.Answer:
+    """Repair, or say what it would take; `moves`: also leave a damaged slot for the other one."""
     if os.geteuid() != 0:
         raise codes.refused(codes.NOT_ROOT, "a repair changes root's records: run it as root")
     with lock.held(product, "update --repair"):
-        done, found = _locked(product, floor)
+        done, found = _locked(product, floor, moves)
         if isinstance(found, repair.Unproven):
             audit.note(product, audits.REFUSED, code=codes.FLOOR_UNPROVEN, why=found.text)
             return _unproven(product, found, done)

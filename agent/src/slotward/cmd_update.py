@@ -22,7 +22,9 @@ def run(args: argparse.Namespace) -> answers.Answer:
     if args.repair:
         from slotward import cmd_repair
 
-        return cmd_repair.run(setup.product, args.floor)
+        return cmd_repair.run(setup.product, args.floor, args.slots)
+    if args.slots:
+        return answers.usage(setup.product.name, "--slots goes with --repair")
     if args.floor is not None:
         return answers.usage(setup.product.name, "--floor goes with --repair")
     if setup.problems and os.geteuid() != 0:

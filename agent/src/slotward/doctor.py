@@ -2,7 +2,7 @@
 """`slotward doctor`: what is wrong with updates on this host, and what to run (seed 000; I3).
 
 Rules:
-- A check is a pure function of one look; each that is not `ok` names the command that mends it.
+- A check is a pure function of one look; each that is not `ok` names the command that mends it, and its entry of the runbook.
 - `fail`: updates are refused or not safe. `warn`: an operator should know.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
 from slotcore import codes
 from slotcore import product as products
 from slotward import answers, clearable, doctor_hand, doctor_mode, doctor_trust, host, looking, own, reversing
+from slotward import doctor_states as states
 
 if TYPE_CHECKING:
     import argparse
@@ -21,13 +22,7 @@ if TYPE_CHECKING:
 REINSTALL = "the release's own file, from where it was published: FILE setup --from FILE --manifest MANIFEST"
 
 
-class Finding(NamedTuple):
-    """One check's result; `run` is the command that mends it, "" when all is well."""
-
-    name: str
-    state: str
-    message: str
-    run: str = ""
+Finding = states.Finding
 
 
 class Audit(NamedTuple):
@@ -54,8 +49,8 @@ class Seen(NamedTuple):
     system: Tuple[str, ...]
     """What is missing or other than it should be of the guard and the units."""
     audit: Audit = Audit()
-    mode: Tuple[doctor_mode.Found, ...] = ()
-    """What there is to say of the unit, the clock, the mode and its sandboxes."""
+    mode: Tuple[Finding, ...] = ()
+    """What there is to say of the unit, the clock, the mode and its sandboxes, what is kept, and the host."""
     program: str = ""
     """What the entrypoint has to lead to."""
     data: str = ""
@@ -72,13 +67,14 @@ def _configuration(seen: Seen) -> List[Finding]:
             "fail",
             f"{problem}; updates are refused",
             f"edit {seen.config_path}, then `slotward config check`",
+            states.BAD_CONFIG,
         )
         for problem in problems
     ]
 
 
 def _trust(seen: Seen) -> List[Finding]:
-    return [Finding(*found) for found in doctor_trust.findings(seen.answer, seen.config_path)]
+    return doctor_trust.findings(seen.answer, seen.config_path)
 
 
 def _policy(seen: Seen) -> List[Finding]:
@@ -91,12 +87,13 @@ def _policy(seen: Seen) -> List[Finding]:
             "warn",
             "updates are disabled on this host ([update] enabled = false): each is refused, a pending trial goes on",
             f"set [update] enabled = true in {seen.config_path} to take updates again (role agent: agent_updates_enabled)",
+            states.UPDATES_DISABLED,
         )
     ]
 
 
 def _hand(seen: Seen) -> List[Finding]:
-    return [Finding(*found) for found in doctor_hand.findings(seen.answer, seen.config_path)]
+    return doctor_hand.findings(seen.answer, seen.config_path)
 
 
 def _of_copy(broken: Dict[str, str]) -> str:
@@ -107,15 +104,14 @@ def _records(seen: Seen) -> List[Finding]:
     broken = seen.answer["broken"]
     if broken is None or os.path.basename(broken["file"]) == "good":  # a link: the check of the slots tells it
         older = doctor_trust.older(seen.answer, seen.audit.floor, seen.audit.keys, seen.config_path)
-        return [Finding(*found) for found in older] or [
-            Finding("records", "ok", f"release floor {seen.answer['floor']}")
-        ]
+        return older or [Finding("records", "ok", f"release floor {seen.answer['floor']}")]
     return [
         Finding(
             "records",
             "fail",
             f"{broken['file']}: {broken['why']}{_of_copy(broken)}; it cannot be believed and updates are refused, the daemon runs on",
             broken["run"],
+            states.RECORD_BROKEN,
         )
     ]
 
@@ -127,7 +123,7 @@ def check_audit(seen: Seen) -> List[Finding]:
     state, more = ("fail", "; updates are refused") if seen.audit.refuses else ("warn", "")
     text = f"{seen.audit.why}: the log was changed or damaged{more}"
     copy = f"cp -a {os.path.dirname(seen.current)}/audit.log* /root/ && slotward audit --restart-chain"
-    return [Finding("audit log", state, text, copy)]
+    return [Finding("audit log", state, text, copy, states.AUDIT_BROKEN)]
 
 
 def _entrypoint(seen: Seen) -> List[Finding]:
@@ -135,7 +131,7 @@ def _entrypoint(seen: Seen) -> List[Finding]:
         if seen.answer["slots"]["in_use"]:
             return [Finding("entrypoint", "ok", f"{seen.entrypoint} links to {seen.program}")]
         text = f"{seen.entrypoint} links to {seen.program}, which is not there: nothing starts"
-        return [Finding("entrypoint", "fail", text, REINSTALL)]
+        return [Finding("entrypoint", "fail", text, REINSTALL, states.NOTHING_STARTS)]
     if not seen.answer["slots"]["in_use"]:
         return [Finding("entrypoint", "ok", f"slots not in use yet: the first update adopts {seen.entrypoint}")]
     return [
@@ -146,6 +142,7 @@ def _entrypoint(seen: Seen) -> List[Finding]:
             "slotward setup --adopt"
             if seen.entrypoint_kind in ("file", "missing")
             else f"set [update] entrypoint in {seen.config_path}",
+            states.ENTRYPOINT_MISSING if seen.entrypoint_kind == "missing" else states.ENTRYPOINT_ELSEWHERE,
         )
     ]
 
@@ -153,14 +150,15 @@ def _entrypoint(seen: Seen) -> List[Finding]:
 def _links(seen: Seen) -> List[Finding]:
     slots, trial = seen.answer["slots"], seen.answer["trial"]
     if slots["in_use"] and not slots["current"]:
-        return [Finding("slots", "fail", f"{seen.current} names no slot", "slotward settle")]
+        return [Finding("slots", "fail", f"{seen.current} names no slot", looking.REPAIR, states.LINK_CURRENT)]
     if slots["in_use"] and not slots["good"]:
         link = f"{os.path.dirname(seen.current)}/good"
         home = trial["from_slot"] if trial is not None else slots["current"]
         text = f"{link} names no slot: updates are refused; where nothing proves what was confirmed last, `ln -sfn {home} {link}`"
-        return [Finding("slots", "fail", f"{text} says that slot {home} was", looking.REPAIR)]
+        return [Finding("slots", "fail", f"{text} says that slot {home} was", looking.REPAIR, states.LINK_GOOD)]
     if seen.damage:
-        return [Finding("slots", "fail", seen.damage, REINSTALL)]
+        run = f"{looking.REPAIR} --slots, or {REINSTALL}"
+        return [Finding("slots", "fail", seen.damage, run, states.SLOT_DAMAGED)]
     return [Finding("slots", "ok", f"current {slots['current'] or '-'}, good {slots['good'] or '-'}")]
 
 
@@ -168,15 +166,11 @@ def _pending(seen: Seen) -> List[Finding]:
     trial = seen.answer["trial"]
     if trial is not None:
         text = f"{trial['from']} -> {trial['to']} is on trial, {trial['left_s']} s left, waiting for {', '.join(trial['missing'])}"
-        return [
-            Finding(
-                "pending update", "warn", text, f"slotward confirm --id {trial['id']} --wait 60, or slotward rollback"
-            )
-        ]
+        run = f"slotward confirm --id {trial['id']} --wait 60, or slotward rollback"
+        return [Finding("pending update", "warn", text, run, states.ON_TRIAL)]
     if seen.answer["pending"] != "none":
-        return [
-            Finding("pending update", "warn", f"an update is in flight: {seen.answer['pending']}", "slotward settle")
-        ]
+        text = f"an update is in flight: {seen.answer['pending']}"
+        return [Finding("pending update", "warn", text, "slotward settle", states.UNSETTLED)]
     return [Finding("pending update", "ok", "none")]
 
 
@@ -187,6 +181,7 @@ def _failed(seen: Seen) -> List[Finding]:
             "warn",
             f"{entry['version']} is not tried again here: {entry['why']}",
             clearable.command(entry["version"]),
+            states.FAILED_VERSION,
         )
         for entry in seen.answer["failed"]
     ]
@@ -196,23 +191,23 @@ def _failed(seen: Seen) -> List[Finding]:
 def _system(seen: Seen) -> List[Finding]:
     if not seen.system:
         return [Finding("guard", "ok", "guard, units and timer are as this version writes them")]
-    return [Finding("guard", "fail", problem, _mends(problem)) for problem in seen.system]
+    return [Finding("guard", "fail", problem, *_mends(problem)) for problem in seen.system]
 
 
-def _mends(problem: str) -> str:
+def _mends(problem: str) -> Tuple[str, str]:
     """setup writes what is missing; what an operator masked stays so until they say otherwise."""
     if problem.endswith(" is masked"):
-        return f"systemctl unmask {problem[: -len(' is masked')]} && slotward setup"
-    return "slotward setup"
+        return f"systemctl unmask {problem[: -len(' is masked')]} && slotward setup", states.GUARD_MASKED
+    return "slotward setup", states.GUARD_MISSING
 
 
 def _mode(seen: Seen) -> List[Finding]:
-    return [Finding(*found) for found in seen.mode]
+    return list(seen.mode)
 
 
 def _data(seen: Seen) -> List[Finding]:
     run = f"systemctl restart {seen.answer['unit']['name']}"
-    return [Finding("data", "fail", seen.data, run)] if seen.data else []
+    return [Finding("data", "fail", seen.data, run, states.RESTORE_PENDING)] if seen.data else []
 
 
 CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
@@ -238,7 +233,7 @@ def findings(seen: Seen) -> List[Finding]:
 
 
 def _gather(setup: own.Setup) -> Seen:
-    from slotward import doctor_clock, doctor_unit, installed
+    from slotward import doctor_clock, doctor_host, doctor_kept, doctor_unit, installed
 
     product = setup.product
     state = host.read_state(product)
@@ -257,6 +252,8 @@ def _gather(setup: own.Setup) -> Seen:
             *doctor_unit.findings(answer, doctor_unit.up_s(answer)),
             *doctor_clock.findings(doctor_clock.now_s(), state.update.newest_issued),
             *doctor_mode.findings(doctor_mode.gather(setup, state)),
+            *doctor_kept.findings(setup, state, answer),
+            *doctor_host.findings(setup, state, answer),
         ),
         data=reversing.due(product, state),
     )
@@ -290,5 +287,5 @@ def run(args: argparse.Namespace) -> answers.Answer:
     for finding in found:
         lines.append(f"{finding.state:4}  {finding.name}: {finding.message}")
         if finding.run:
-            lines.append(f"      run: {finding.run}")
+            lines.append(f"      run: {finding.run}  (runbook: {finding.entry})")
     return answers.Answer(answers.FAILED if bad else answers.DONE, answer, lines)

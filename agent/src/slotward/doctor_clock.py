@@ -9,12 +9,12 @@ Rules:
 from __future__ import annotations
 
 import time
-from typing import List, Tuple
+from typing import List
 
 from slotcore import clocks
+from slotward import doctor_states as states
 
-Found = Tuple[str, str, str, str]
-"""A finding: name, state, message, and the command that mends it."""
+Found = states.Finding
 
 NEVER_SET_S = 1_735_689_600
 """2025: a clock of before that was never set."""
@@ -31,7 +31,9 @@ def findings(now: int, newest_issued: int) -> List[Found]:
     says = f"this host's clock says {clocks.shown(now)}"
     if now < newest_issued:
         text = f"a release that was issued at {clocks.shown(newest_issued)} was verified here, so it is behind"
-        return [("clock", "warn", f"{says}, but {text}; expiry is judged by the later of the two", RUN)]
+        text = f"{says}, but {text}; expiry is judged by the later of the two"
+        return [Found("clock", "warn", text, RUN, states.CLOCK_BEHIND)]
     if now < NEVER_SET_S:
-        return [("clock", "warn", f"{says}: it was never set, and servers cannot prove themselves to this host", RUN)]
-    return [("clock", "ok", says, "")]
+        text = f"{says}: it was never set, and servers cannot prove themselves to this host"
+        return [Found("clock", "warn", text, RUN, states.CLOCK_UNSET)]
+    return [Found("clock", "ok", says)]

@@ -8,11 +8,12 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
+
+from slotward import doctor_states as states
 
 Answer = Dict[str, Any]
-Found = Tuple[str, str, str, str]
-"""A finding: name, state, message, and the command that mends it."""
+Found = states.Finding
 
 
 def findings(answer: Answer, path: str) -> List[Found]:
@@ -20,7 +21,7 @@ def findings(answer: Answer, path: str) -> List[Found]:
     found = _hold(answer)
     if answer["staged"] is not None:
         text = f"{answer['staged']['version']} is staged and waits for an operator's word"
-        found.append(("staged", "warn", text, "slotward apply"))
+        found.append(Found("staged", "warn", text, "slotward apply", states.STAGED))
     if answer["windows"] is not None:
         found += _windows(answer["windows"], path)
     return found
@@ -34,27 +35,27 @@ def _hold(answer: Answer) -> List[Found]:
 
     (text,) = holds.lines(hold)
     more = "no other release is taken, a pending trial still ends"
-    return [("hold", "fail" if hold["damage"] else "warn", f"{text}; {more}", "slotward unhold")]
+    state = "fail" if hold["damage"] else "warn"
+    return [Found("hold", state, f"{text}; {more}", "slotward unhold", states.HELD)]
 
 
 def _windows(times: Dict[str, Any], path: str) -> List[Found]:
     if times["problem"]:
-        return [
-            ("windows", "fail", f"{times['problem']}; updates are refused", f"apt-get install tzdata, or edit {path}")
-        ]
+        text, run = f"{times['problem']}; updates are refused", f"apt-get install tzdata, or edit {path}"
+        return [Found("windows", "fail", text, run, states.NO_ZONE)]
     found: List[Found] = []
     if times["frozen"]:
         one = times["frozen"]
         text = f"updates are frozen from {one['begins']} to {one['ends']} {one['zone']} ([freeze-{one['name']}]) {one['why']}"
-        found.append(("windows", "warn", text.rstrip(), "wait, or pass over it: slotward upgrade --force ..."))
+        run = "wait, or pass over it: slotward upgrade --force ..."
+        found.append(Found("windows", "warn", text.rstrip(), run, states.FROZEN))
     elif times["windows"] and times["next_at"] is None and not times["open"]:
         text = f"no window opens within a week: {'; '.join(times['windows'])}"
-        found.append(("windows", "warn", text, f"edit {path}"))
+        found.append(Found("windows", "warn", text, f"edit {path}", states.NO_WINDOW))
     elif times["windows"]:
         text = f"{'open now' if times['open'] else 'closed now'}: {'; '.join(times['windows'])}"
-        found.append(("windows", "ok", text, ""))
+        found.append(Found("windows", "ok", text))
     if times["stale"]:
-        found.append(
-            ("freezes", "warn", "every freeze has ended, none is left to come", f"edit {path}: renew or remove them")
-        )
+        text, run = "every freeze has ended, none is left to come", f"edit {path}: renew or remove them"
+        found.append(Found("freezes", "warn", text, run, states.FREEZES_STALE))
     return found

@@ -13,9 +13,9 @@ from typing import List, Mapping, NamedTuple, Optional, Tuple
 
 from slotcore import codes, settle
 from slotward import accounts, build_info, doctor_sandbox, own, units_modes, ways
+from slotward import doctor_states as states
 
-Found = Tuple[str, str, str, str]
-"""A finding: name, state, message, and the command that mends it."""
+Found = states.Finding
 Shown = Mapping[str, str]
 
 SETUP = "slotward setup"
@@ -72,12 +72,12 @@ def _mode(look: Look) -> List[Found]:
         text = (
             f"{look.mode} mode: {build_info.UNIT} is to run as {look.user}, and systemd has User={in_force or 'root'}"
         )
-        return [(name, "fail", text, SETUP)]
+        return [Found(name, "fail", text, SETUP, states.MODE)]
     uid = look.account.uid if look.account is not None else None
     if look.runs_as is not None and uid is not None and look.runs_as != uid:
         text = f"{build_info.UNIT} still runs as uid {look.runs_as}, and {look.mode} mode has it run as {look.user}"
-        return [(name, "fail", text, _restart(build_info.UNIT))]
-    return [(name, "ok", f"{look.mode}: {build_info.UNIT} runs as {look.user}, {PART[look.mode]}", "")]
+        return [Found(name, "fail", text, _restart(build_info.UNIT), states.MODE)]
+    return [Found(name, "ok", f"{look.mode}: {build_info.UNIT} runs as {look.user}, {PART[look.mode]}")]
 
 
 def _account(look: Look) -> List[Found]:
@@ -85,30 +85,32 @@ def _account(look: Look) -> List[Found]:
         return []
     if look.account is None:
         text = f"there is no account {look.user}: {build_info.UNIT} cannot start"
-        return [("account", "fail", text, f"{SETUP} makes it; or correct [{look.mode}] user in the configuration")]
+        run = f"{SETUP} makes it; or correct [{look.mode}] user in the configuration"
+        return [Found("account", "fail", text, run, states.NO_ACCOUNT)]
     problem = accounts.problem(look.account)
     if problem:
-        return [("account", "fail", problem, f"set [{look.mode}] user to an account of its own, then {SETUP}")]
-    return [("account", "ok", f"{look.user} has uid {look.account.uid} and group {look.account.group}", "")]
+        run = f"set [{look.mode}] user to an account of its own, then {SETUP}"
+        return [Found("account", "fail", problem, run, states.NO_ACCOUNT)]
+    return [Found("account", "ok", f"{look.user} has uid {look.account.uid} and group {look.account.group}")]
 
 
 def _owners(look: Look) -> List[Found]:
     if look.refusal:
-        return [("ownership", "fail", look.refusal, f"{SETUP} --check")]
-    found = [
-        ("ownership", "fail", f"{path} is not as {look.mode} mode needs it: {what}", SETUP) for path, what in look.steps
-    ]
-    return found or [("ownership", "ok", f"configuration, data_dir and links are as {look.mode} mode needs them", "")]
+        return [Found("ownership", "fail", look.refusal, f"{SETUP} --check", states.OWNERSHIP)]
+    texts = [f"{path} is not as {look.mode} mode needs it: {what}" for path, what in look.steps]
+    found = [Found("ownership", "fail", text, SETUP, states.OWNERSHIP) for text in texts]
+    return found or [Found("ownership", "ok", f"configuration, data_dir and links are as {look.mode} mode needs them")]
 
 
 def _directories(look: Look) -> List[Found]:
+    said = "others than root may change {} ({}), which root relies on"
     found = [
-        ("directories", "fail", f"others than root may change {risk.path} ({risk.why}), which root relies on", risk.run)
+        Found("directories", "fail", said.format(risk.path, risk.why), risk.run, states.DIRECTORY_UNSAFE)
         for risk in look.risks
     ]
     if look.mode == units_modes.ROOT:
-        return []
-    return found or [("directories", "ok", "every directory on the way to root's files is root's alone", "")]
+        return []  # told by the look at the host: nobody beside the daemon means harm there
+    return found or [Found("directories", "ok", "every directory on the way to root's files is root's alone")]
 
 
 def _helper(look: Look) -> List[Found]:
@@ -118,19 +120,19 @@ def _helper(look: Look) -> List[Found]:
     active = unit.get("ActiveState", "")
     if active in ("active", "reloading"):
         if look.helper_runs:
-            return [("helper", "fail", look.helper_runs, "slotward settle")]
-        return [("helper", "ok", f"{name} is {active}", "")]
+            return [Found("helper", "fail", look.helper_runs, "slotward settle", states.HELPER_BEHIND)]
+        return [Found("helper", "ok", f"{name} is {active}")]
     log = f"journalctl -u {name} -n 20"
     if unit.get("ExecMainStatus") == REFUSED_TO_START:
         why = "; ".join(f"others may change {risk.path} ({risk.why})" for risk in look.risks)
         text = f"{name} refuses to start: {why or 'its last words are in the journal'}"
         then = "; then " if any(risk.public for risk in look.risks) else " && "
         run = then.join([*(risk.run for risk in look.risks), f"systemctl restart {name}"]) if why else log
-        return [("helper", "fail", text, run)]
+        return [Found("helper", "fail", text, run, states.HELPER_DOWN)]
     text = (
         f"{name} is {active or 'unknown'} (status {unit.get('ExecMainStatus', '?')}): updates are refused until it runs"
     )
-    return [("helper", "fail", text, f"systemctl enable --now {name}, or {log}")]
+    return [Found("helper", "fail", text, f"systemctl enable --now {name}, or {log}", states.HELPER_DOWN)]
 
 
 def _sandbox(look: Look) -> List[Found]:
@@ -138,8 +140,8 @@ def _sandbox(look: Look) -> List[Found]:
     if look.mode == units_modes.HELPER:
         places.append((build_info.HELPER_UNIT, look.helper_writes))
     found = doctor_sandbox.findings(places, look.slots, look.units)
-    found += [("sandbox", "fail", text, run) for text, run in look.unreachable]
-    return found or [("sandbox", "ok", "what the daemon needs is let through, and nothing keeps its account out", "")]
+    found += [Found("sandbox", "fail", text, run, states.SANDBOX) for text, run in look.unreachable]
+    return found or [Found("sandbox", "ok", "what the daemon needs is let through, and nothing keeps its account out")]
 
 
 def gather(setup: own.Setup, state: settle.State) -> Look:

@@ -12,8 +12,9 @@ import os
 from typing import List, Mapping, Sequence, Tuple
 
 from slotward import accounts, ways
+from slotward import doctor_states as states
 
-Found = Tuple[str, str, str, str]
+Found = states.Finding
 Shown = Mapping[str, str]
 
 PROPERTIES = (
@@ -86,12 +87,13 @@ def findings(places: Sequence[Tuple[str, str]], starts: str, units: Mapping[str,
     for unit, what, why in closed:
         if why and units[unit].get("LoadState") == "loaded":
             run = f"`systemctl cat {unit}` shows where from: take it out, then systemctl restart {unit}"
-            found.append(("sandbox", "fail", f"{unit} may not {what}, which it needs: {why}", run))
+            text = f"{unit} may not {what}, which it needs: {why}"
+            found.append(Found("sandbox", "fail", text, run, states.SANDBOX))
     for unit in dict(places):
         shown = units.get(unit, {})
         roots = [key for key in ("RootDirectory", "RootImage") if shown.get(key)]
         text = f"{unit} has {'= and '.join(roots)}=: what it can reach is not known here"
-        found += [("sandbox", "warn", text, f"systemctl cat {unit}")] if roots else []
+        found += [Found("sandbox", "warn", text, f"systemctl cat {unit}", states.SANDBOX)] if roots else []
     return found
 
 

@@ -7,14 +7,14 @@ Rules:
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
 from slotcore import codes
+from slotward import doctor_states as states
 from slotward import looking
 
 Answer = Dict[str, Any]
-Found = Tuple[str, str, str, str]
-"""A finding: name, state, message, and the command that mends it."""
+Found = states.Finding
 
 
 def findings(answer: Answer, config_path: str) -> List[Found]:
@@ -28,11 +28,12 @@ def older(answer: Answer, floor: int, keys: int, config_path: str) -> List[Found
     if answer["floor"] < floor:
         text = f"the release floor is {answer['floor']}, and the audit log tells of {floor}: an older record was put in its place"
         run = f"slotward audit, then set [update] release_sequence = {floor} in {config_path} (role agent: agent_release_sequence)"
-        found.append(("records", "fail", text, run))
+        found.append(Found("records", "fail", text, run, states.RECORD_OLDER))
     if answer["trust"]["sequence"] < keys:
         used = f"key set {answer['trust']['sequence']} is" if answer["trust"]["sequence"] else "no key set is"
         text = f"{used} in use, and the audit log tells of key set {keys}: an older record was put in its place, or taking it was cut short"
-        found.append(("records", "fail", text, "slotward trust apply FILE ... (the key sets up to that one)"))
+        run = "slotward trust apply FILE ... (the key sets up to that one)"
+        found.append(Found("records", "fail", text, run, states.RECORD_OLDER))
     return found
 
 
@@ -40,19 +41,21 @@ def _pins(answer: Answer, config_path: str) -> List[Found]:
     pins, threshold, trust = answer["pins"], answer["threshold"], answer["trust"]
     if trust["source"] == "unknown":
         text = "the record of whom this host trusts is lost: nobody is, and the configuration's pins do not stand in for it"
-        return [("release keys", "fail", text, looking.CHAIN)]
+        return [Found("release keys", "fail", text, looking.CHAIN, states.KEYS_LOST)]
     if trust["source"] == "digest":
         text = "releases are taken by their SHA-256 alone, whoever with root hands it over: no signature, no floor"
-        return [("release keys", "warn", text, f'set [update] trust = "pins" and release_pins in {config_path}')]
+        run = f'set [update] trust = "pins" and release_pins in {config_path}'
+        return [Found("release keys", "warn", text, run, states.TRUST_DIGEST)]
     if pins:
         whose = "of the configuration" if trust["source"] == "configuration" else f"of key set {trust['sequence']}"
-        return [("release keys", "ok", f"{pins} {whose} count, {threshold} must have signed", "")]
+        return [Found("release keys", "ok", f"{pins} {whose} count, {threshold} must have signed")]
     return [
-        (
+        Found(
             "release keys",
             "warn",
             "no release keys are pinned: every update is refused",
             f"set [update] release_pins and release_threshold in {config_path} (role agent: agent_release_pins)",
+            states.NO_RELEASE_KEYS,
         )
     ]
 
@@ -65,23 +68,29 @@ _RENEW = {
 
 def _expiry(answer: Answer) -> List[Found]:
     found = [
-        ("expiry", "fail" if one["what"] == "keys" and one["days"] < 0 else "warn", one["text"], _RENEW[one["what"]])
+        Found("expiry", _state_of(one), one["text"], _RENEW[one["what"]], states.EXPIRY)
         for one in answer["warnings"]
         if one["what"] in _RENEW
     ]
-    return found or [("expiry", "ok", "neither keys nor manifest expire within 90 days", "")]
+    return found or [Found("expiry", "ok", "neither keys nor manifest expire within 90 days")]
+
+
+def _state_of(warning: Dict[str, Any]) -> str:
+    return "fail" if warning["what"] == "keys" and warning["days"] < 0 else "warn"
 
 
 def _set_aside(answer: Answer) -> List[Found]:
     run = "slotward audit, then remove the file"
-    return [("set aside", "warn", one["text"], run) for one in answer["warnings"] if one["what"] == "set-aside"]
+    texts = [one["text"] for one in answer["warnings"] if one["what"] == "set-aside"]
+    return [Found("set aside", "warn", text, run, states.RECORD_SET_ASIDE) for text in texts]
 
 
 def _withdrawn(answer: Answer) -> List[Found]:
     if not answer["trust"]["withdrawn"]:
-        return [("withdrawn", "ok", "the release that runs was not withdrawn", "")]
+        return [Found("withdrawn", "ok", "the release that runs was not withdrawn")]
     text = f"{answer['version']}, which runs here, was withdrawn (slotward trust says why)"
-    return [("withdrawn", "warn", text, "slotward upgrade --target FILE (another release)")]
+    run = "slotward upgrade --target FILE (another release)"
+    return [Found("withdrawn", "warn", text, run, states.WITHDRAWN)]
 
 
 def _left(answer: Answer) -> List[Found]:
@@ -94,4 +103,4 @@ def _left(answer: Answer) -> List[Found]:
         f" {', '.join(left)} no longer held the bytes that had been verified; look at the disk"
     )
     run = f"slotward update --clear-failed {left[-1]}, then slotward upgrade --target FILE (sequence {answer['floor']} or higher)"
-    return [("slots", "warn", text, run)]
+    return [Found("slots", "warn", text, run, states.SLOT_UNPROVEN)]

@@ -10,11 +10,12 @@ Rules:
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
+
+from slotward import doctor_states as states
 
 Answer = Dict[str, Any]
-Found = Tuple[str, str, str, str]
-"""A finding: name, state, message, and the command that mends it."""
+Found = states.Finding
 
 LOOP_RESTARTS = 4
 """So many restarts that nobody asked for are more than an accident."""
@@ -36,22 +37,15 @@ def findings(answer: Answer, up: Optional[float]) -> List[Found]:
     name, active = unit["name"], unit["active"]
     if answer["trial"] is None and _loops(unit, up) and not _of_the_trial(answer, up):
         text = f"{name} keeps exiting: restarted {unit['restarts']} times by itself, now {active}"
-        return [
-            ("unit", "fail", f"{text}; {answer['version']} is confirmed, so nothing goes back by itself", _out(answer))
-        ]
+        text += f"; {answer['version']} is confirmed, so nothing goes back by itself"
+        return [Found("unit", "fail", text, _out(answer), states.UNIT_LOOPS)]
     if active in ("active", "activating", "reloading"):
-        return [("unit", "ok", f"{name} is {active}", "")]
+        return [Found("unit", "ok", f"{name} is {active}")]
     text = f"{name} is {active or 'unknown'}: updates are refused until it runs"
     if active == "failed" and answer["trial"] is None:
-        return [
-            (
-                "unit",
-                "fail",
-                text,
-                f"systemctl reset-failed {name}; systemctl enable --now {name}; if it fails again, {_out(answer)}",
-            )
-        ]
-    return [("unit", "warn", text, f"systemctl enable --now {name}")]
+        run = f"systemctl reset-failed {name}; systemctl enable --now {name}; if it fails again, {_out(answer)}"
+        return [Found("unit", "fail", text, run, states.UNIT_DOWN)]
+    return [Found("unit", "warn", text, f"systemctl enable --now {name}", states.UNIT_DOWN)]
 
 
 def _loops(unit: Dict[str, Any], up: Optional[float]) -> bool:

@@ -109,7 +109,8 @@ def not_in_force(product: products.Product) -> List[str]:
 
         missing += parts.not_linked(product)
     ours = effects.units_of(product)
-    shown = systemd.show_each((*ours, guard, timer), GUARD_PROPERTIES)
+    enders = [f"slotward-{kind}@{product.name}.service" for kind in ("deadline", "rollback")]
+    shown = systemd.show_each((*ours, guard, timer, *enders), GUARD_PROPERTIES)
     for name, unit in zip(ours, shown):
         missing += _not_guarded(product, name, unit)
     probe = unit_files.probe_unit_of(product.name)
@@ -118,13 +119,15 @@ def not_in_force(product: products.Product) -> List[str]:
     data = units.data_unit_of(product.name)
     if units.keeps_data(product) and data not in shown[0].get("Requires", "").split():
         missing.append(f"systemd does not have {data} in Requires= of {product.unit}")
-    guard_unit, timer_unit = shown[-2:]
-    if guard_unit.get("LoadState") != "loaded":
+    guard_unit, timer_unit = shown[len(ours) : len(ours) + 2]
+    if guard_unit.get("LoadState") not in ("loaded", "masked"):
         missing.append(f"systemd has not loaded {guard}")
-    if timer_unit.get("LoadState") == "masked":
-        missing.append(f"{timer} is masked")
-    elif timer_unit.get("LoadState") != "loaded" or timer_unit.get("UnitFileState") != "enabled":
+    if timer_unit.get("LoadState") != "masked" and (
+        timer_unit.get("LoadState") != "loaded" or timer_unit.get("UnitFileState") != "enabled"
+    ):
         missing.append(f"{timer} is not loaded and enabled")
+    for name, unit in zip((guard, timer, *enders), shown[len(ours) :]):
+        missing += [f"{name} is masked"] if unit.get("LoadState") == "masked" else []
     if "yes" in [unit.get("NeedDaemonReload") for unit in shown]:
         missing.append("a unit file has changed since systemd read it (systemctl daemon-reload)")
     return missing

@@ -103,10 +103,28 @@ def _good(
     return state.current if confirmed == entry.version else None
 
 
+def _way_out(
+    state: settles.State, slots: Mapping[str, records.SlotRecord], update: records.Update, starts: str
+) -> Optional[str]:
+    """The other slot, where what starts is damaged and that one holds the very release that the floor stands at.
+
+    The floor only ever rises to what was confirmed, so nothing that was not becomes good (I5), and nothing goes below it (I3).
+    """
+    other = products.other_slot(starts)
+    entry, before = slots.get(other), state.slots.get(starts)
+    if entry is None or entry.sequence != update.floor or update.failure_of(entry.version) is not None:
+        return None
+    return None if before is not None and before.epoch != entry.epoch else other
+
+
 def _links(
-    product: products.Product, facts: proving.Facts, slots: Mapping[str, records.SlotRecord], update: records.Update
+    product: products.Product,
+    facts: proving.Facts,
+    slots: Mapping[str, records.SlotRecord],
+    update: records.Update,
+    moves: bool,
 ) -> Repair:
-    """The links that can be proven, and what cannot."""
+    """The links that can be proven, and what cannot; `moves`: an operator asked to leave a slot that is damaged."""
     state, left = facts.state, []
     good = None if state.good is not None else _good(product, facts, slots, update)
     home = state.good or good
@@ -119,6 +137,14 @@ def _links(
     current = home if state.current is None and home in slots else None
     starts = state.current or current
     if starts is not None and starts not in slots:
+        other = _way_out(state, slots, update, starts)
+        if other is not None and moves:
+            text = f"slot {starts} is damaged: current and good name {other}, which holds {slots[other].version} and proves itself"
+            return Repair(good=other, current=other, done=(text,))
+        if other is not None:
+            left.append(
+                f"slot {other} holds {slots[other].version}, which proves itself: update --repair --slots goes to it"
+            )
         left.append(f"slot {starts} is what starts, and nothing says that its bytes were ever verified: {REINSTALL}")
     if state.current is None and home is not None and current is None:
         left.append(f"slot {home} holds bytes that nothing proves, so {product.path('current')} is not made to name it")
@@ -152,13 +178,15 @@ def _about_slots(state: settles.State, slots: Mapping[str, records.SlotRecord]) 
     return said
 
 
-def decide(product: products.Product, facts: proving.Facts, floor: Optional[int] = None) -> Union[Repair, Unproven]:
+def decide(
+    product: products.Product, facts: proving.Facts, floor: Optional[int] = None, moves: bool = False
+) -> Union[Repair, Unproven]:
     """What to write anew; Unproven when the operator must say the floor first. Asked only when no trial is pending."""
     state, slots = facts.state, proving.slots_of(facts)
     update = _update(product, facts, slots, floor)
     if isinstance(update, Unproven):
         return update
-    found = _links(product, facts, slots, update or state.update)
+    found = _links(product, facts, slots, update or state.update, moves)
     trust, lost = _trust(facts, proving.known_floors(product, facts, slots))
     done: List[str] = []
     changed = proving.is_damaged(state, recording.SLOTS) or slots != dict(state.slots)
