@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/runbook.md on real hosts: each state is brought about, doctor names it, and what it says to run mends it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from support import node as nodes
+from support import releases
+
+pytestmark = pytest.mark.hosts
+
+S = nodes.SLOTS
+GUARD = "/usr/local/lib/slotward"
+
+
+class Case(NamedTuple):
+    """What brings a state about, and what mends it: what doctor says, where that can be run as it stands."""
+
+    entry: str
+    breaks: str
+    mends: str = ""
+
+
+CASES = (
+    Case("guard-missing", f"rm {GUARD}/guard"),
+    Case(
+        "guard-missing", "rm /etc/systemd/system/slotward.service.d/50-slotward-rollback.conf; systemctl daemon-reload"
+    ),
+    Case("guard-missing", f"systemctl disable -q {nodes.TIMER}"),
+    Case("guard-masked", "systemctl mask -q slotward-deadline@slotward.service"),
+    Case("guard-masked", "systemctl mask -q slotward-rollback@slotward.service"),
+    Case("guard-masked", "systemctl mask -q slotward-guard@slotward.service"),
+    Case("unit-down", f"systemctl stop {nodes.UNIT}"),
+    Case("unit-disabled", f"systemctl disable -q {nodes.UNIT}"),
+    Case("entrypoint-missing", f"rm {nodes.ENTRYPOINT}", f"{S}/current setup --adopt"),
+    Case("link-current", f"ln -sfn nothing {S}/current", f"{S}/a update --repair"),
+    Case("link-good", f"rm {S}/good"),
+    Case(
+        "record-broken", f"echo x >{S}/update.json; echo x >{S}/update.json.copy", "slotward update --repair --floor 1"
+    ),
+    Case("leftovers", f"touch {S}/b.tmp"),
+    Case("lock-odd", f"rm -f {S}/lock; mkdir {S}/lock"),
+    Case("evidence-odd", f"ln -s /etc {S}/evidence", f"rm {S}/evidence"),
+    Case("bad-config", f"echo 'nonsense = 1' >>{nodes.CONFIG}", f"sed -i /nonsense/d {nodes.CONFIG}"),
+    Case("updates-disabled", f"echo 'enabled = false' >>{nodes.CONFIG}", f"sed -i '/^enabled/d' {nodes.CONFIG}"),
+    Case("held", "slotward hold --why incident"),
+    Case("directory-unsafe", "chmod g+w /usr/local/lib", "chmod go-w /usr/local/lib"),
+    Case("reboot-pending", "touch /run/reboot-required", "rm /run/reboot-required"),
+    Case("audit-broken", f"sed -i 's/installed/installex/' {S}/audit.log"),
+    Case(
+        "packages-busy",
+        "mkdir -p /var/lib/dpkg; systemd-run -q --collect --unit=e2e-dpkg python3 -c '"
+        'import fcntl, time; f = open("/var/lib/dpkg/lock-frontend", "w"); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(600)'
+        "'; sleep 1",
+        "systemctl stop e2e-dpkg",
+    ),
+)
+
+
+def entries(node: nodes.Node) -> dict[str, str]:
+    """The states that doctor names, with what to run; asked of the slot's own program, for the entrypoint may be gone."""
+    answer = node.command([f"{S}/a", "doctor"])
+    return {check["entry"]: check["run"] for check in answer.json["checks"] if check["state"] != "ok"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{number}-{case.entry}" for number, case in enumerate(CASES)])
+def test_a_state_is_named_and_mended(node: nodes.Node, case: Case, v110: releases.Release) -> None:
+    """What the host had before is no part of it; afterwards the state is gone and an upgrade is taken."""
+    before = set(entries(node))
+    try:
+        node.sh(case.breaks)
+        found = entries(node)
+        assert case.entry in found, found
+        node.sh(case.mends or found[case.entry])
+        after = set(entries(node))
+        assert case.entry not in after or case.entry in before - {case.entry}, after
+        assert after <= before | {"record-set-aside"}
+    finally:
+        node.sh(
+            "systemctl unmask -q 'slotward-*@slotward.service' 2>/dev/null; rm -f /run/reboot-required", check=False
+        )
+    node.upgraded(v110)
+    if case.entry == "record-broken":
+        node.sh(f"rm -f {S}/*.broken-*")
+
+
+def test_a_failed_release_is_named_with_its_evidence(node: nodes.Node, v110: releases.Release) -> None:
+    """H10: what is kept is told with the command that shows it; what was lost with the one that gathers it."""
+    trial = node.on_trial(v110)
+    node.slotward("rollback", "--id", trial)
+    node.waits(lambda: node.slotward("evidence").json["kept"] != [], 30, "evidence is kept")
+    found = node.doctor()
+    assert found["failed version"][0] == "warn"
+    assert f"slotward evidence {trial}" in found["evidence"][1]
+    node.sh(f"rm -r {S}/evidence")
+    assert entries(node)["evidence-missing"] == "slotward evidence --gather"
+    node.sh(entries(node)["evidence-missing"])
+    assert "evidence-missing" not in entries(node)
+    node.sh(entries(node)["failed-version"])
+    assert "failed-version" not in entries(node)
