@@ -1012,6 +1012,8 @@ COVERED: Mapping[str, str] = {
     "cmd_remove._put_back": PRODUCT,
     "download.check_authorities": "ca_file",
     "elf.check_program": "program",
+    "doctor_host._holder": "tests/agent/test_doctor_host.py: no link is followed, no FIFO waited for, nothing read",
+    "doctor_host.gather": PROC,
     "evidence_file._remove": EVIDENCE,
     "evidence_file._there": EVIDENCE,
     "evidence_file.write": EVIDENCE,

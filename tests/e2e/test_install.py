@@ -11,8 +11,10 @@ pytestmark = pytest.mark.every_mode
 
 
 def all_ok(node: nodes.Node) -> None:
-    """Doctor has nothing to say."""
+    """Doctor has nothing to say, but that older Debian lets the group staff write in /usr/local."""
     found = node.doctor()
+    if node.sh("stat -c %A /usr/local/lib")[5] == "w":
+        found.pop("directories", None)
     assert {name: state for name, (state, _said, _run) in found.items() if state != "ok"} == {}
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, List
 
 NEW = {"id": "ab" * 8, "from": "1.0.0", "to": "1.2.0", "code": "crash-loop", "at": 9, "truncated": False}
@@ -68,3 +69,16 @@ def test_what_cannot_be_read_is_told(agent: Any, run_module: Any, say: Any) -> N
     assert "x.json" in run_module("evidence", executable=agent.path, list_only=True)["reason"]
     gone = run_module("evidence", executable="/nonexistent/x")
     assert (gone["failed"], gone["code"], gone["kept"]) == (True, "not-installed", [])
+
+
+def test_H11_a_failed_trial_s_result_names_the_command(say: Any) -> None:
+    """What the host says of the last trial comes with the command that shows what it left; a confirmed one has none."""
+    glue = importlib.import_module("ansible_collections.slotward.fleet.plugins.module_utils.ansible_glue")
+    last = {"id": "ab" * 8, "state": "rolled-back", "code": "crash-loop", "why": "x", "from": "1.0.0", "to": "1.2.0"}
+    seen = glue.Answer(0, say.answer("rolled-back", last=last, trial=None, evidence="slotward evidence " + "ab" * 8))
+    result = glue.shape({}, glue.trial_by_id(seen, "ab" * 8))
+    assert (result["state"], result["evidence"]) == ("rolled-back", "slotward evidence " + "ab" * 8)
+    seen = glue.Answer(
+        0, say.answer("confirmed", last=dict(last, state="confirmed", code="ok"), trial=None, evidence=None)
+    )
+    assert glue.shape({}, glue.trial_by_id(seen, "ab" * 8))["evidence"] is None
