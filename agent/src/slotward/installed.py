@@ -88,10 +88,8 @@ def directories_at_risk(product: products.Product) -> List[str]:
     return found
 
 
-def not_in_force(product: products.Product) -> List[str]:
-    """What systemd says is not armed for this product; empty when the watchdog is ready."""
-    guard = f"slotward-guard@{product.name}.service"
-    timer = units.timer_of(product.name)
+def _files_missing(product: products.Product) -> List[str]:
+    """What is missing of the guard itself and its facts."""
     missing: List[str] = []
     if not os.access(f"{units.GUARD_DIR}/guard", os.X_OK):
         missing.append(f"{units.GUARD_DIR}/guard is missing")
@@ -104,6 +102,14 @@ def not_in_force(product: products.Product) -> List[str]:
     else:
         said = found[1].decode("utf-8", "replace").split("\n")
         missing += [f"{facts} does not say {line}" for line in units.more_facts(product) if line not in said]
+    return missing
+
+
+def not_in_force(product: products.Product) -> List[str]:
+    """What systemd says is not armed for this product; empty when the watchdog is ready."""
+    guard = f"slotward-guard@{product.name}.service"
+    timer = units.timer_of(product.name)
+    missing = _files_missing(product)
     if product.parts:
         from slotward import parts
 
@@ -119,15 +125,13 @@ def not_in_force(product: products.Product) -> List[str]:
     data = units.data_unit_of(product.name)
     if units.keeps_data(product) and data not in shown[0].get("Requires", "").split():
         missing.append(f"systemd does not have {data} in Requires= of {product.unit}")
-    guard_unit, timer_unit = shown[len(ours) : len(ours) + 2]
-    if guard_unit.get("LoadState") not in ("loaded", "masked"):
-        missing.append(f"systemd has not loaded {guard}")
-    if timer_unit.get("LoadState") != "masked" and (
-        timer_unit.get("LoadState") != "loaded" or timer_unit.get("UnitFileState") != "enabled"
-    ):
-        missing.append(f"{timer} is not loaded and enabled")
     for name, unit in zip((guard, timer, *enders), shown[len(ours) :]):
-        missing += [f"{name} is masked"] if unit.get("LoadState") == "masked" else []
+        if unit.get("LoadState") == "masked":
+            missing.append(f"{name} is masked")
+        elif name == guard and unit.get("LoadState") != "loaded":
+            missing.append(f"systemd has not loaded {guard}")
+        elif name == timer and (unit.get("LoadState"), unit.get("UnitFileState")) != ("loaded", "enabled"):
+            missing.append(f"{timer} is not loaded and enabled")
     if "yes" in [unit.get("NeedDaemonReload") for unit in shown]:
         missing.append("a unit file has changed since systemd read it (systemctl daemon-reload)")
     return missing
