@@ -52,7 +52,7 @@ MODULE_LINES_BELOW_DOCUMENTATION = 80
 # Nothing else in the engine may know what the product is called.
 NAMES_THE_PROJECT = {"manifest.py", "documents.py", "config.py", "config_table.py"}
 GUARD_OWN_NAMES = re.compile(
-    r"/usr/local/lib/slotward|slotward-(?:guard|data|rollback|deadline)@|slotward-guard:|slotward (?:setup|doctor)\b"
+    r"/usr/local/lib/slotward|slotward-(?:guard|data|rollback|deadline)@|slotward-guard(?::|$)|slotward (?:setup|doctor)\b"
 )
 
 
