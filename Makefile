@@ -31,7 +31,7 @@ PARALLEL := -n auto --maxprocesses 8
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
-	molecule package sanity docs mutants fuzz matrix faults soak
+	molecule package sanity docs mutants fuzz matrix faults soak broken
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ host: setup-hosts ## real hosts of one suite (bookworm), end to end, in all mode
 
 e2e: setup-hosts ## real hosts of all three suites, end to end, in all three modes; MODES="helper" for some (root, long)
 	@SLOTWARD_MODES="$(MODES)" $(PYTEST) -m "host or hosts" tests/hosts tests/e2e
+
+broken: setup-hosts ## broken releases and wrong clocks on all three suites, into build/broken.json; MODES="root" for one mode (root, long)
+	@SLOTWARD_MODES="$(MODES)" $(PYTEST) -m "host or hosts" tests/e2e/test_broken_releases.py tests/e2e/test_broken_products.py tests/e2e/test_clocks_hosts.py
 
 bench: setup-hosts ## speed and memory, as ratios, into build/bench.json (root)
 	@$(PYTHON) tests/bench/bench.py

@@ -42,7 +42,9 @@ def test_whatever_somebody_cannot_do_is_shown() -> None:
         assert NAMED.search(row[2]), row
     products = rows("4. Products")
     assert len(products) >= 7
-    for row in others + products:
+    releases = rows("5. A signed release against its host")
+    assert len(releases) >= 5
+    for row in others + products + releases:
         assert NAMED.search(row[2]), row
 
 

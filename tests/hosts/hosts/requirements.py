@@ -25,6 +25,7 @@ TOOLS = {
     "setpriv": "util-linux",
     "dbus-daemon": "dbus-daemon",
     "wrk": "wrk",
+    "gcc": "gcc",  # for tests/support/wall.py
 }
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 INOTIFY = "/proc/sys/fs/inotify/max_user_instances"
