@@ -22,6 +22,9 @@ AGENT = REPOSITORY / "agent" / "src" / "slotward"
 PLUGINS = REPOSITORY / "plugins"
 GUARD = AGENT / "resources" / "guard"
 
+STATEMENTS = tuple(
+    getattr(ast, name) for name in ("stmt", "excepthandler", "match_case") if hasattr(ast, name)
+)  # a `match` is there from Python 3.10 on
 FLOOR = (3, 9)
 SLOTCORE_STDLIB = {
     "__future__",
@@ -79,22 +82,21 @@ def is_for_types(node: ast.AST) -> bool:
 
 
 def imports(source: str) -> Iterator[Import]:
-    """Every import in a source text, with when it runs."""
-    tree = ast.parse(source)
-    late = {
-        id(node)
-        for outer in ast.walk(tree)
-        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for node in ast.walk(outer)
-    }
-    never = {id(node) for outer in ast.walk(tree) if is_for_types(outer) for node in ast.walk(outer)}
-    for node in ast.walk(tree):
-        when = When.NEVER if id(node) in never else When.LATE if id(node) in late else When.LOADED
+    """Every import in a source text, with when it runs; an import is a statement, and lies within statements only."""
+    waiting: List[Tuple[ast.AST, When]] = [(ast.parse(source), When.LOADED)]
+    while waiting:
+        node, when = waiting.pop()
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(node.lineno, alias.name, 0, when)
         elif isinstance(node, ast.ImportFrom):
             yield Import(node.lineno, node.module or "", node.level, when)
+        elif is_for_types(node):
+            when = When.NEVER
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and when is When.LOADED:
+            when = When.LATE
+        inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, STATEMENTS)]
+        waiting += [(child, when) for child in reversed(inner)]
 
 
 def root(module: str) -> str:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Optional
+
 import pytest
 from core.crash import values
 
@@ -59,3 +61,28 @@ def test_the_state_shown_is_how_things_stand(
 ) -> None:
     """A trial in flight, else how the last one ended, else idle."""
     assert outcome.state_now(settlement, records.Update(last=last), runs) == shown
+
+
+@pytest.mark.parametrize(
+    ("kept", "shown"),
+    [
+        pytest.param(None, ("rolled-back", "crash-loop"), id="no data was kept"),
+        pytest.param(b"", ("rolled-back", "crash-loop"), id="its restore is still to come"),
+        pytest.param(b"FAILED=7\n", ("rollback-failed", "restore-failed"), id="a restore failed"),
+    ],
+)
+def test_data_that_could_not_be_restored_is_shown(kept: Optional[bytes], shown: object) -> None:
+    """As how things stand, before the end of the trial that it is of."""
+    about = b"ID=%s\nTO_SLOT=b\nFROM_VERSION=1.0.0\nTO_VERSION=1.1.0\n" % LAST.trial_id.encode()
+    snapshot = None if kept is None else about + kept
+    state = settle.State(current="a", good="a", update=records.Update(last=LAST), snapshot=snapshot)
+    assert outcome.state_and_code(state, DONE, True, ()) == shown
+
+
+def test_what_refuses_updates_comes_before_how_the_last_one_ended() -> None:
+    """A broken record first, then the configuration; the state shown stays."""
+    state = settle.State(current="a", good="a", update=records.Update(last=LAST))
+    broken = state._replace(broken=("/slots/update.json", "it is torn"))
+    assert outcome.state_and_code(state, DONE, True, ()) == ("rolled-back", "crash-loop")
+    assert outcome.state_and_code(state, DONE, True, ("a problem",)) == ("rolled-back", codes.BAD_CONFIG)
+    assert outcome.state_and_code(broken, DONE, True, ("a problem",)) == ("rolled-back", codes.RECORD_BROKEN)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
@@ -16,6 +17,10 @@ from core.crash.scenarios import Scenario, Timing
 from slotcore import codes, ops, plans, recording, settle, trial
 from slotcore import product as products
 
+Items = FrozenSet[Tuple[str, bytes]]
+"""A tree as what can be remembered."""
+SEEN = 8192
+"""Of so many trees; a test walks through fewer."""
 VERIFIED = frozenset(values.BYTES.values())
 TRIAL_FILES = ("trial", "trial.confirm", "trial.revert")
 ORDERS: Dict[str, Tuple[Tuple[str, Unit], ...]] = {
@@ -76,7 +81,14 @@ def view(host: Host, tree: disk.Tree) -> View:
     """The parts of a tree; a link that leads nowhere and a record that is none are errors here.
 
     In a tree with the mark of a damaged host, a record may be none, and then its copy is what counts.
+    The same tree comes back at many moments, and is taken apart once: nobody changes a view.
     """
+    return _parts(host, frozenset(tree.items()))
+
+
+@functools.lru_cache(maxsize=SEEN)
+def _parts(host: Host, items: Items) -> View:
+    tree = dict(items)
     top = host.product.slots_dir + "/"
     files = {path[len(top) :]: data for path, data in tree.items() if path.startswith(top)}
     entry: Optional[bytes] = tree.get(host.product.entrypoint)
@@ -162,6 +174,13 @@ def slot_holds(files: Mapping[str, bytes], slot: str) -> Optional[bytes]:
 
 def check_always(host: Host, tree: disk.Tree, before: View) -> View:
     """What holds at every instant: I1 and I3, and that no link dangles and no slot record lies."""
+    return _always(host, frozenset(tree.items()), before.floor)
+
+
+@functools.lru_cache(maxsize=SEEN)
+def _always(host: Host, items: Items, floor: int) -> View:
+    """The same of the same tree is looked at once; what does not hold is never remembered."""
+    tree = dict(items)
     now = view(host, tree)
     assert now.starts in VERIFIED, f"I1: a start would run {now.starts!r}"
     for name in ("current", "good", "helper"):
@@ -169,7 +188,7 @@ def check_always(host: Host, tree: disk.Tree, before: View) -> View:
             assert _slot_bytes(now.files, name) in VERIFIED, f"{name} is not complete"
     check_slots(now, now.slots, recording.SLOTS)
     lowered = now.by_permit and now.floor == values.PERMIT.sequence
-    assert now.floor >= before.floor or lowered, f"I3: the floor fell from {before.floor} to {now.floor}"
+    assert now.floor >= floor or lowered, f"I3: the floor fell from {floor} to {now.floor}"
     running = now.slots.get(now.current or "", {}).get("sequence", 0)
     assert running == 0 or running >= now.floor or _is_allowed(now) or tree[host.product.entrypoint][:2] != disk.LINK, (
         f"I3: sequence {running} runs below the floor {now.floor}"
@@ -330,8 +349,10 @@ class Walker:
 
     def guard(self, tree: disk.Tree, mode: str, clock: settle.Clock, unit: Unit) -> disk.Tree:
         """The tree after one run of the guard. It neither reads nor changes anything but links and trial files."""
-        read = {path: data for path, data in tree.items() if self._is_read_by_the_guard(path)}
-        others = {path: data for path, data in tree.items() if path not in read}
+        read: disk.Tree = {}
+        others: disk.Tree = {}
+        for path, data in tree.items():
+            (read if self._is_read_by_the_guard(path) else others)[path] = data
         slots = tuple(path for path in others if path.rpartition("/")[2] in {"a", "b"})
         key = (frozenset(read.items()), slots, mode, clock, unit)
         if key not in self._guarded:
