@@ -234,6 +234,9 @@ def check_crashed(host: Host, tree: disk.Tree, before: View, scenario: Scenario,
     """What holds besides in every tree that a cut leaves: the way back is there, and the timer before the switch."""
     now = check_always(host, tree, before)
     linked = tree[host.product.entrypoint].startswith(disk.LINK)
+    if now.record == "none" and before.record != "none" and scenario.last[0]:
+        said = (now.last["state"], now.last["code"]) if now.last is not None else ("", "")
+        assert said == scenario.last, f"the trial is over, and what is known of its end is {said}"
     if now.record == "trial.revert" and now.current == now.good and scenario.last[1] != codes.DID_NOT_START:
         assert now.files["trial.revert"].endswith(f"REASON={scenario.last[1]}\n".encode()), "nobody knows why any more"
     if not scenario.orderly or not linked or now.current in {None, now.good} or now.record == "trial.confirm":
