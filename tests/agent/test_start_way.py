@@ -123,6 +123,14 @@ def test_nothing_is_switched_and_nothing_of_root_s_is_touched_by_staging(
     }
 
 
+def test_P7_the_request_is_there_when_all_that_it_names_is(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P7: a start between any two of the files finds none of it, or all."""
+    left: List[str] = []
+    monkeypatch.setattr(inbox, "put", lambda _directory, name, _content: left.append(name))
+    start_way._leave(start.setup, ID, {"target": b"{}", "permit": b"{}"}, None)
+    assert left == [f"{ID}.target", f"{ID}.permit", inbox.WAITING]
+
+
 def test_asked_again_it_is_the_same_request(start: Start, account: Account, v110: Signed, v120: Signed) -> None:
     """I9: the same id and target leave the same bytes; another request takes the place of one that was not carried out."""
     account.upgrade(v110, "--id", ID)
