@@ -31,7 +31,7 @@ PARALLEL := -n auto --maxprocesses 8
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
-	molecule package sanity docs mutants fuzz matrix faults soak broken
+	molecule package sanity docs mutants safeties fuzz matrix faults soak broken
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ soak: setup-hosts ## UPGRADES=200 good and broken ones in a row on one host, MOD
 mutants: ## change slotcore in small ways, and see a test fail for each; MODULES="semver canonical" for some of them
 	@tools/setup --mutants
 	@nice -n 10 .build/venv-mutants/bin/python tests/mutants/run.py $(MODULES)
+
+safeties: setup ## take every safety out of the source, one at a time, and see a suite fail for each; NAMES="fsync lock" for some
+	@nice -n 10 $(PYTHON) tests/mutants/safeties.py $(NAMES)
 
 fuzz: ## fuzz each parser for SECONDS (default 60), results in build/fuzz.json; TARGETS="toml semver" for some
 	@tools/setup --fuzz

@@ -40,6 +40,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from mutants import changes, equivalents, swap
+from mutants.children import FAILED, NO_COLLECTION, NOT_ENDED, PASSED, Trouble, quiet, waited
 from mutants.modules import MODULES
 
 SLOTCORE = ROOT / "plugins" / "module_utils" / "slotcore"
@@ -55,8 +56,6 @@ PRELOADED = (
 )
 MEMORY = 2 << 30
 ONE_TEST_S = 5  # of processor time; the slowest of them takes a tenth of that
-PASSED, FAILED, NO_COLLECTION = 0, 1, 2  # pytest's; other ends are a trouble of this program
-NOT_LOADED = 70
 
 
 Changes = FrozenSet[equivalents.Change]
@@ -69,10 +68,6 @@ class Report(NamedTuple):
     killed: int
     equivalent: int
     survived: List[Dict[str, Any]]
-
-
-class Trouble(Exception):
-    """The run cannot tell what it should."""
 
 
 class Importer:
@@ -153,7 +148,7 @@ class Runner:
             importer = Importer(self.module, code)
             sys.meta_path.insert(0, importer)
             end = int(self.config.hook.pytest_cmdline_main(config=self.config))
-            return end if importer.loaded else NOT_LOADED
+            return end if importer.loaded else NOT_ENDED
 
         return self._is_noticed(child)
 
@@ -166,7 +161,7 @@ class Runner:
         server = os.fork()
         if server == 0:
             os.close(reader)
-            self._quiet()
+            quiet(self.output)
             try:
                 self._serve(codes, writer)
                 os._exit(0)
@@ -216,19 +211,13 @@ class Runner:
             return FAILED
         return FAILED if session.testsfailed else PASSED
 
-    def _quiet(self) -> None:
-        out = os.open(self.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        os.dup2(out, 1)
-        os.dup2(out, 2)
-        os.close(out)
-
     def _is_noticed(self, run: Callable[[], int]) -> bool:
         """Whether `run`, in a child, ends with a failure or not in time; Trouble when it ends in another way."""
         began = time.monotonic()
         child = os.fork()
         if child == 0:
             try:
-                self._quiet()
+                quiet(self.output)
                 resource.setrlimit(resource.RLIMIT_CPU, (self.limit_s, self.limit_s + 1))
                 resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
                 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -239,29 +228,14 @@ class Runner:
                 traceback.print_exc()
                 sys.stderr.flush()
             finally:
-                os._exit(NOT_LOADED)
-        ended = _waited(child, began + 10 * self.limit_s)
+                os._exit(NOT_ENDED)
+        ended = waited(child, began + 10 * self.limit_s)
         if ended in (None, FAILED, NO_COLLECTION):
             return True
         if ended == PASSED:
             return False
         said = self.output.read_text(errors="replace")[-2000:]
         raise Trouble("the tests of %s ended with %s instead of a result:\n%s" % (self.module, ended, said))
-
-
-def _waited(child: int, until: float) -> Optional[int]:
-    """The exit status of `child`, None when it was killed; past its time it is."""
-    pause = 0.002
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        if time.monotonic() > until:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return None
-        time.sleep(pause)
-        pause = min(0.02, pause * 1.5)
 
 
 def _run(runner: Runner, codes: Sequence[str]) -> Iterator[Tuple[int, bool]]:

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Children that run tests: what they say goes into a file, and they are waited for, but not for ever."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import time
+from typing import Optional
+
+PASSED, FAILED, NO_COLLECTION = 0, 1, 2  # pytest's; other ends are a trouble of whoever runs it
+NOT_ENDED = 70
+"""A child of ours that could not say how its tests ended."""
+
+
+class Trouble(Exception):
+    """The run cannot tell what it should."""
+
+
+def quiet(output: pathlib.Path) -> None:
+    """Have this process, a child, say everything into a file."""
+    out = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(out)
+
+
+def waited(child: int, until: float) -> Optional[int]:
+    """The exit status of `child`, None when it was killed; past its time it is."""
+    pause = 0.002
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None
+        time.sleep(pause)
+        pause = min(0.02, pause * 1.5)

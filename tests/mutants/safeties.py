@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make safeties`: take one safety at a time out of a copy of the source, and see a suite fail for each.
+
+A safety that nothing misses is one that anybody may take out without noticing. It fails the run, unless `safeties.toml` says
+which other safety does the same. The steps of the plans are taken out, and change places, in `tests/core/test_crash_orders.py`,
+which is run here too. Writes `build/safeties.json`:
+{"removed": n, "unnoticed": n, "redundant": n, "rows": [{"safety", "file", "noticed_by", "first_failure"}]}.
+
+  safeties.py              all of them
+  safeties.py NAME…        those with one of these words in their name; writes nothing
+  safeties.py --resume     as all of them, but what the last run of the very same files has shown is not shown again
+  safeties.py --narrow     without the wide suites, which run where none of the table's own notices
+
+The copy lies in memory, and only there is anything changed. Each run of pytest is a child that is forked, so that what is not
+ours is imported once; Hypothesis gives the same examples every time. First the suites are run on the copy as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import hashlib
+import importlib
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from mutants import removals
+from mutants.children import FAILED, NO_COLLECTION, NOT_ENDED, PASSED, Trouble, quiet, waited
+
+OUTPUT = ROOT / "build" / "safeties.json"
+PLANS = "-m slow tests/core/test_crash_orders.py"
+WIDE = ("tests/core", "tests/agent", "tests/unit")
+TOLD = "safety"
+"""The property by which a test says what it has taken out, and who has missed it."""
+LIMIT_S = 1800
+PRELOADED = (
+    "cryptography.hazmat.primitives.asymmetric.ec",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "cryptography.hazmat.primitives.serialization",
+    "hypothesis.strategies",
+    "subprocess",
+)
+OPTIONS = (
+    "-x",
+    "-q",
+    "-o",
+    "cache_dir=.cache",
+    "--hypothesis-profile=mutants",
+    "-W",
+    "ignore::pytest.PytestAssertRewriteWarning",
+)
+
+
+class Row(NamedTuple):
+    """One safety that was taken out: the suite that failed, the first test that did, and what it said; empty: none."""
+
+    safety: str
+    file: str
+    noticed_by: str
+    first_failure: str
+    redundant: str = ""
+
+
+class Ended(NamedTuple):
+    """How one run of pytest ended: its status, the first failure, and what its tests have told."""
+
+    status: Optional[int]
+    first: str
+    told: Tuple[Dict[str, str], ...]
+
+    @property
+    def noticed(self) -> bool:
+        """Whether a test failed, or the run did not end."""
+        return self.status in (None, FAILED, NO_COLLECTION)
+
+
+class Watcher:
+    """A plugin that writes the first failure, and what tests tell of safeties, into a descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._failed = False
+
+    def _say(self, **said: object) -> None:
+        os.write(self._descriptor, json.dumps(said).encode() + b"\n")
+
+    def _seen(self, report: Any) -> None:
+        if report.failed and not self._failed:
+            self._failed = True
+            crash = getattr(report.longrepr, "reprcrash", None)
+            message = str(crash.message if crash is not None else report.longrepr).strip()
+            self._say(first="%s: %s" % (report.nodeid, message.split("\n")[0][:200]))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """A test failed, or its fixtures did; or it tells something."""
+        self._seen(report)
+        for name, value in report.user_properties if report.when == "call" else ():
+            if name == TOLD:
+                self._say(told=value)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file of tests could not be read."""
+        self._seen(report)
+
+
+class Copy:
+    """The repository's files in memory, of which one at a time is changed."""
+
+    def __init__(self, top: pathlib.Path) -> None:
+        self.top = top / "copy"
+        self.output = top / "said"
+        self.digest = hashlib.sha256()
+        self._stamp = time.time() + 10
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        )
+        for name in sorted(filter(None, listed.stdout.decode().split("\0"))):
+            source, target = ROOT / name, self.top / name
+            if source.is_symlink() or not source.is_file():
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+            self.digest.update(name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
+        (self.top / ".build").symlink_to(ROOT / ".build")
+
+    def write(self, file: str, text: str) -> None:
+        """Change a file, and its time, by which Python knows that what it has compiled is an older one's."""
+        self._stamp += 2
+        path = self.top / file
+        path.write_text(text, encoding="utf-8")
+        os.utime(path, (self._stamp, self._stamp))
+
+    def run(self, suite: str) -> Ended:
+        """Run pytest on the copy in a child with a group of its own; past its time all of that is killed."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            self._child(suite, writer)
+        os.close(writer)
+        with contextlib.suppress(OSError):
+            os.setpgid(child, child)
+        status = waited(child, time.monotonic() + LIMIT_S)
+        if status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
+        with open(reader, encoding="utf-8") as lines:
+            said = [json.loads(line) for line in lines]
+        first = next((str(one["first"]) for one in said if "first" in one), "")
+        ended = Ended(
+            status,
+            first or ("" if status == PASSED else "did not end"),
+            tuple(one["told"] for one in said if "told" in one),
+        )
+        if not ended.noticed and status != PASSED:
+            raise Trouble("%s ended with %s:\n%s" % (suite, status, self.output.read_text(errors="replace")[-2000:]))
+        return ended
+
+    def _child(self, suite: str, writer: int) -> None:
+        try:
+            with contextlib.suppress(OSError):
+                os.setpgid(0, 0)
+            quiet(self.output)
+            os.chdir(self.top)
+            sys.path[:] = [path for path in sys.path if path != str(ROOT / "tests")]
+            sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(self.top.parent / "compiled")
+            options = [*OPTIONS, "--rootdir=%s" % self.top, "-c", str(self.top / "pyproject.toml")]
+            end = pytest.main([*options, *shlex.split(suite)], plugins=[Watcher(writer)])
+            sys.stdout.flush()
+            os._exit(int(end))
+        except BaseException:  # noqa: BLE001 - told, and a child never goes on as its parent
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(NOT_ENDED)
+
+
+def say(text: str) -> None:
+    """A line for whoever watches."""
+    print(text, flush=True)
+
+
+def shown(row: Row) -> str:
+    """A row as a line."""
+    if row.noticed_by:
+        return "%-56s %s" % (row.safety, row.first_failure[:150])
+    return "%-56s %s" % (row.safety, "redundant: " + row.redundant if row.redundant else "NOBODY NOTICES")
+
+
+def taken_out(copy: Copy, safety: removals.Safety, wide: Sequence[str]) -> Row:
+    """Who notices that this one is gone; the likeliest are asked first, and of one that is redundant only those."""
+    source = (copy.top / safety.file).read_text(encoding="utf-8")
+    copy.write(safety.file, safety.removed(source))
+    try:
+        for suite in (*safety.suites, *(() if safety.redundant else wide)):
+            ended = copy.run(suite)
+            if ended.noticed:
+                return Row(safety.name, safety.file, suite, ended.first)
+    finally:
+        copy.write(safety.file, source)
+    return Row(safety.name, safety.file, "", "", safety.redundant)
+
+
+def of_plans(copy: Copy) -> List[Row]:
+    """What is taken out of the plans, and changes places in them, by the crash matrix itself."""
+    ended = copy.run(PLANS)
+    if ended.noticed:
+        raise Trouble("the orders of the plans are not as their list says: %s" % ended.first)
+    file = removals.PLACES["core"] + "plans.py"
+    return [
+        Row(one["safety"], file, PLANS if one["failure"] else "", one["failure"], one["redundant"])
+        for one in ended.told
+    ]
+
+
+def together(suites: Iterable[str]) -> List[str]:
+    """The same in fewer runs: those of the same files are one."""
+    found: Dict[Tuple[str, ...], List[str]] = {}
+    for suite in sorted(set(suites)):
+        words = shlex.split(suite)
+        chosen = words[words.index("-k") + 1] if "-k" in words else ""
+        rest = tuple(word for word in words if word not in ("-k", chosen))
+        found.setdefault(rest, []).append(chosen)
+    return [
+        shlex.join([*rest, *([] if "" in chosen else ["-k", " or ".join("(%s)" % one for one in chosen)])])
+        for rest, chosen in found.items()
+    ]
+
+
+def unchanged(copy: Copy, suites: Iterable[str]) -> None:
+    """All suites pass on the copy as it is, or what they say of a change means nothing."""
+    for suite in together(suites):
+        ended = copy.run(suite)
+        if ended.noticed:
+            said = copy.output.read_text(errors="replace")[-2000:]
+            raise Trouble("%s fails without a change: %s\n%s" % (suite, ended.first, said))
+
+
+def known(digest: str) -> List[Row]:
+    """The rows of the last run of the very same files."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        last = json.loads(OUTPUT.read_text())
+        if last["of"] == digest:
+            return [Row(**row) for row in last["rows"]]
+    return []
+
+
+def write(digest: str, rows: Sequence[Row]) -> Dict[str, Any]:
+    """Keep the rows; the figures of all of them."""
+    figures: Dict[str, Any] = {
+        "removed": len(rows),
+        "unnoticed": sum(not row.noticed_by and not row.redundant for row in rows),
+        "redundant": sum(not row.noticed_by and bool(row.redundant) for row in rows),
+    }
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(json.dumps({**figures, "of": digest, "rows": [row._asdict() for row in rows]}, indent=1) + "\n")
+    return figures
+
+
+def run(copy: Copy, options: argparse.Namespace) -> int:
+    """Take them out, one after the other."""
+    words = options.words
+    table = [one for one in removals.read() if not words or any(word in one.name for word in words)]
+    if not table:
+        raise Trouble("no safety is called like that; see tests/mutants/safeties.toml")
+    for safety in table:
+        safety.removed((copy.top / safety.file).read_text(encoding="utf-8"))  # the whole table first: it takes no time
+    digest = copy.digest.hexdigest()
+    rows = known(digest) if options.resume else []
+    done = {row.safety for row in rows}
+    unchanged(copy, (suite for safety in table if safety.name not in done for suite in safety.suites))
+    if not words and not any(row.noticed_by == PLANS for row in rows):
+        rows += of_plans(copy)
+    for safety in table:
+        if safety.name not in done:
+            rows.append(taken_out(copy, safety, () if options.narrow else WIDE))
+            say(shown(rows[-1]))
+            if not words:
+                write(digest, rows)
+    wrong = [row for row in rows if not row.noticed_by and not row.redundant]
+    stale = [
+        one.name for one in table if one.redundant and any(row.safety == one.name and row.noticed_by for row in rows)
+    ]
+    for name in stale:
+        say("%s is called redundant, and a test notices: take that out of the table" % name)
+    say("%d removed, %d that nobody notices" % (len(rows), len(wrong)))
+    if not words:
+        write(digest, rows)
+    return 1 if wrong or stale else 0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run, write the figures, and end with 1 when something was not missed."""
+    parser = argparse.ArgumentParser(
+        prog="make safeties", description="see that tests miss every safety that is taken out"
+    )
+    parser.add_argument("words", nargs="*", metavar="NAME", help="only those with this in their name; writes nothing")
+    parser.add_argument("--resume", action="store_true", help="go on where a run of the same files has ended")
+    parser.add_argument("--narrow", action="store_true", help="without the wide suites")
+    options = parser.parse_args(argv)
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.freeze()  # so that a child does not copy what it never changes
+    if any(name.partition(".")[0] in ("slotcore", "slotward") for name in sys.modules):
+        raise Trouble("ours is loaded already: children would not get what was changed")
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="slotward-safeties-", dir=memory) as top:
+        return run(Copy(pathlib.Path(top)), options)
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the same order of sets every time
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (Trouble, removals.BadTable) as trouble:
+        say(str(trouble))
+        sys.exit(2)
