@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import subprocess
 import threading
 import time
 
@@ -12,7 +14,7 @@ import pytest
 from agent.resting import RECORD
 
 from agent import resting
-from slotcore import codes, trial
+from slotcore import codes, settle, trial
 from slotcore import product as products
 from slotward import host, manager
 
@@ -65,6 +67,17 @@ def test_what_a_cut_left_is_removed_and_the_rest_stays(product: products.Product
     assert manager.settle_now(product)[1] == "tidy"
     assert set(host.names(product)) == before
     assert manager.settle_now(product)[1] == "nothing"
+
+
+def test_what_was_tried_in_the_directory_goes_unless_somebody_still_tries(product: products.Product) -> None:
+    """A look ahead that was killed leaves its small program; one of a process that is there is in use, lock or no lock."""
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for pid in (gone.pid, os.getpid()):
+        pathlib.Path(product.path(f"{settle.PROBE}{pid}")).write_bytes(b"left")
+    assert manager.settle_now(product)[1] == "tidy"
+    names = [name for name in os.listdir(product.slots_dir) if name.startswith(settle.PROBE)]
+    assert names == [f"{settle.PROBE}{os.getpid()}"]
 
 
 def test_a_cut_before_the_switch_is_abandoned_and_leaves_nothing(product: products.Product) -> None:

@@ -317,7 +317,7 @@ def test_a_broken_record_is_mended_when_something_can_be_done(
     assert settle.is_mendable(state()) is False
 
 
-LEFT = (".trial.9f8a", "back", "current.tmp", "helper.back", "trial.log", "trial.sources")
+LEFT = (".probe-4711", ".trial.9f8a", "back", "current.tmp", "helper.back", "trial.log", "trial.sources")
 OTHERS = (
     "a",
     "b",
@@ -331,6 +331,7 @@ OTHERS = (
     "Back",
     "x.tmp.y",
     "my.trial.z",
+    "my.probe-1",
 )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Optional, Tuple
 
 from slotcore import codes, keeping, ops, outcome, plans, records, settle, trial, trust_plans, trust_record
 from slotcore import product as products
-from slotward import audit, effects, host, progress_file
+from slotward import audit, effects, host, progress_file, remains
 
 if TYPE_CHECKING:
     from slotcore import listings
@@ -152,7 +152,7 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
             seen = look(product) if followed else seen
             if followed and rounds_left and settle.is_behind(product, seen.state):
                 continue  # the guard went back meanwhile
-            tidy = plans.plan_tidy(product, seen.state, host.names(product))
+            tidy = plans.plan_tidy(product, seen.state, remains.names(product))
             tidy += trust_plans.plan_catch_up(product, seen.state)
             effects.executor_for(product, {}).apply(tidy, "tidy")
             _swept(product, seen)

@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from slotcore import codes, config_table, settle
-from slotward import answers, build_info, control, host, looking, looping, notifying, own
+from slotward import answers, build_info, control, host, looking, looping, notifying, own, remains
 
 if TYPE_CHECKING:
     import argparse
@@ -102,7 +102,7 @@ class Node:
         elif found.action is not settle.Action.NONE:
             notifying.log(notifying.NOTICE, f"an update is in flight: {found.action.value} ({found.reason})")
             due = True
-        elif settle.leftovers(state, host.names(product)):
+        elif settle.leftovers(state, remains.names(product)):
             who = "the next start removes" if self._setup.config.mode == config_table.START else "removing"
             text = f"an update that was cut short has left files in {product.slots_dir}: {who} them"
             notifying.log(notifying.NOTICE, text)

@@ -17,7 +17,7 @@ import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from slotcore import codes
+from slotcore import codes, settle
 from slotward import allowlist, progress
 
 RESERVE = 32 << 20
@@ -111,7 +111,7 @@ def look(slots_dir: str, data_dir: str, user: str = "") -> Facts:
 
 def try_directory(directory: str, user: str = "") -> Probe:
     """Write a small program into the directory and run it from there, as `user` where that is possible."""
-    path = os.path.join(directory, ".probe-%d" % os.getpid())
+    path = os.path.join(directory, "%s%d" % (settle.PROBE, os.getpid()))
     try:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o700)

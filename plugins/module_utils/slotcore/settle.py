@@ -25,6 +25,8 @@ ASIDE = ".broken-"
 """What the name of something that was set aside has between its old name and when."""
 TRIAL_NAMES = ("trial.log", "trial.sources")
 """What belongs to a trial beside its record and the links to go back by."""
+PROBE = ".probe-"
+"""What the name begins with of the program that is tried in the directory; whose process follows."""
 WAYS_BACK = ("back", "helper.back")
 """Those links, of a product with a helper or without one."""
 ODD = b"\0"
@@ -198,7 +200,7 @@ def new_slot(state: State, trial: Optional[trials.Trial]) -> Optional[str]:
 
 def _is_leftover(name: str) -> bool:
     """A temporary of ours or of the guard, or what belongs to a trial; asked only when there is no trial."""
-    return name.endswith(".tmp") or name.startswith(".trial.") or name in (*WAYS_BACK, *TRIAL_NAMES)
+    return name.endswith(".tmp") or name.startswith((".trial.", PROBE)) or name in (*WAYS_BACK, *TRIAL_NAMES)
 
 
 def leftovers(state: State, names: Sequence[str]) -> Tuple[str, ...]:
