@@ -77,6 +77,21 @@ def test_D13_modes_do_not_depend_on_the_umask(tmp_path: pathlib.Path, umask: int
     assert mode(tmp_path / "slot") == 0o755
 
 
+def test_D13_a_directory_has_its_mode_from_its_first_moment(
+    tmp_path: pathlib.Path, umask: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D13: a run that is killed right after it made one leaves one that needs no mending; the umask stays as it was."""
+
+    def killed(_path: str) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(opening, "open_directory", killed)
+    with pytest.raises(KeyboardInterrupt):
+        staging.make_one(str(tmp_path / "slots"), 0o755)
+    assert mode(tmp_path / "slots") == 0o755
+    assert os.umask(umask) == umask
+
+
 def test_an_open_directory_is_closed_to_others(tmp_path: pathlib.Path) -> None:
     """A staging directory that others may enter is mended; one above it is left as it is."""
     path = tmp_path / "data" / "staging"

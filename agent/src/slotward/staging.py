@@ -57,9 +57,16 @@ def make_parents(path: str) -> None:
 
 
 def make_one(path: str, mode: int) -> None:
-    """Make a directory that was not there, with this mode whatever the umask; its parent is."""
+    """Make a directory that was not there, with this mode whatever the umask; its parent is.
+
+    The mode comes with the name: nobody looks at that of a directory which a cut run has made.
+    """
     with contextlib.suppress(FileExistsError):  # by somebody else, since the look
-        os.mkdir(path, 0o700)
+        before = os.umask(0)
+        try:
+            os.mkdir(path, mode)
+        finally:
+            os.umask(before)
         descriptor = opening.open_directory(path)
         try:
             os.fchmod(descriptor, mode)
