@@ -465,6 +465,23 @@ def test_a_configuration_that_somebody_may_not_read_is_no_problem_of_the_configu
     assert said == f"refused (not-root): cannot reach {config}: Permission denied; run it as root\n"
 
 
+@pytest.mark.parametrize(("uid", "status", "code"), [(0, 4, "os-error"), (65534, 3, "not-root")])
+def test_what_root_may_not_write_is_no_final_no(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], uid: int, status: int, code: str
+) -> None:
+    """An immutable file, a security module, a disk: root is not told to be root, and may try again."""
+
+    def denied(_args: object) -> None:
+        raise PermissionError(13, "Permission denied", "/opt/x")
+
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(cli, "_run", denied)
+    assert cli.main(["settle", "--config", str(host.top / "config.toml"), "--json"]) == status
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["code"] == code
+    assert "/opt/x" in answer["message"]
+
+
 def test_a_document_that_cannot_be_read(host: Host) -> None:
     """Missing, or no plain file; nobody waits for it."""
     os.mkfifo(host.top / "fifo")

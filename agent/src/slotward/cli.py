@@ -149,6 +149,16 @@ def _print(answer: answers.Answer, as_json: bool) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _of_os_error(args: Any, error: OSError) -> answers.Answer:
+    """What the operating system has refused. Root is not told to be root: whatever it may not write today is no final no."""
+    if isinstance(error, PermissionError) and os.geteuid() != 0:
+        refusal = codes.refused(codes.NOT_ROOT, f"cannot reach {error.filename}: {error.strerror}; run it as root")
+        return answers.of_error(args.product, refusal)
+    text = f"{error.filename or args.command}: {error.strerror or error}"
+    failed = answers.base(args.product, "failed", codes.OS_ERROR, text)
+    return answers.Answer(answers.RETRY, failed, [f"failed ({codes.OS_ERROR}): {text}"])
+
+
 def main(argv: List[str]) -> int:
     """Run one command; answers the exit status of node.md, section 6."""
     if argv[:1] == ["release"]:
@@ -163,13 +173,8 @@ def main(argv: List[str]) -> int:
         answer = _run(args)
     except answers.CODED as error:
         answer = answers.of_error(args.product, error)
-    except PermissionError as error:
-        refusal = codes.refused(codes.NOT_ROOT, f"cannot reach {error.filename}: {error.strerror}; run it as root")
-        answer = answers.of_error(args.product, refusal)
     except OSError as error:
-        text = f"{error.filename or args.command}: {error.strerror or error}"
-        failed = answers.base(args.product, "failed", codes.OS_ERROR, text)
-        answer = answers.Answer(answers.RETRY, failed, [f"failed ({codes.OS_ERROR}): {text}"])
+        answer = _of_os_error(args, error)
     except KeyboardInterrupt:
         print("interrupted; a trial that has begun goes on, see `slotward update`", file=sys.stderr)
         return answers.FAILED
