@@ -38,6 +38,7 @@ class Host:
     def __init__(self, root: pathlib.Path) -> None:
         self.root, self.slots = root, root / "opt/probe"
         self.slots.mkdir(parents=True)
+        self.slots.chmod(0o755)
         (root / "bin").mkdir()
         self.entrypoint = root / "bin/probe"
         self.entrypoint.symlink_to("/opt/probe/current")
@@ -286,6 +287,13 @@ def test_what_was_set_aside_is_bounded(host: Host) -> None:
         host.put(f"trial.broken-{second}", b"{")
     assert host.rules(at_rest=True) == set()
     host.put("update.json.broken-9", b"{")
+    assert host.rules(at_rest=True) == {"I9"}
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o775])
+def test_the_directory_has_its_mode(host: Host, mode: int) -> None:
+    """D13: what a cut run has made is as node.md has it, whatever the umask."""
+    host.slots.chmod(mode)
     assert host.rules(at_rest=True) == {"I9"}
 
 

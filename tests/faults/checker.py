@@ -331,7 +331,10 @@ class Look:
             return "bad: %s" % error, claim
 
     def judge_rest(self) -> None:
-        """Nothing of a trial is left, and no file that nobody knows (I2, I9)."""
+        """Nothing of a trial is left, and no file that nobody knows (I2, I9); everybody may look into the directory."""
+        mode = stat.S_IMODE(os.stat(self.path("")).st_mode) if self.in_use else 0o755
+        if mode != 0o755:
+            self.bad("I9", "%s has mode %04o, not 0755" % (self.slots, mode))
         current, good = self.links["current"], self.links["good"]
         if self.in_use and (current != good or current not in ("a", "b")):
             self.bad("I2", "current names %s, good names %s" % (current, good))

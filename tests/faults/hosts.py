@@ -18,6 +18,7 @@ import pathlib
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence
@@ -314,14 +315,16 @@ class Host:
         }
 
     def system_files(self) -> Dict[str, str]:
-        """The units, the guard and its facts, by what they are."""
+        """The units, the guard and its facts, and the directories of all: what they are, with mode and owner."""
         found = {}
-        for top in (UNITS, os.path.dirname(GUARD), os.path.dirname(ENTRYPOINT)):
+        for top in (UNITS, os.path.dirname(GUARD), os.path.dirname(ENTRYPOINT), SLOTS, STAGING):
             for place, _directories, files in os.walk(top):
-                for name in files:
+                seen = os.lstat(place)
+                found[place] = f"{stat.S_IMODE(seen.st_mode):04o} {seen.st_uid}:{seen.st_gid}"
+                for name in files if top not in (SLOTS, STAGING) else ():
                     path = os.path.join(place, name)
                     if os.path.islink(path):
                         found[path] = "-> " + os.readlink(path)
-                        continue
-                    found[path] = f"{os.lstat(path).st_mode & 0o7777:04o} {digest(pathlib.Path(path))}"
+                    else:
+                        found[path] = f"{stat.S_IMODE(os.lstat(path).st_mode):04o} {digest(pathlib.Path(path))}"
         return found
