@@ -41,7 +41,9 @@ from support.web import (
 )  # fmt: skip
 
 from slotcore import codes
-from slotward import download, download_part, download_probe, download_rules, download_small, progress
+from slotcore import config as configs
+from slotcore import product as products
+from slotward import download, download_part, download_probe, download_rules, download_small, own, progress, reach
 
 ROOT = pathlib.Path(__file__).parents[2]
 QUICK = download.Transport(
@@ -664,6 +666,8 @@ def test_N9_a_certificate_of_another_time_names_the_clock(
     transport = QUICK._replace(allow_http=False, ca_file=str(authority.ca))
     file = tmp_path / "file"
     file.write_bytes(CONTENT)
+    config = configs.load(b"", "/nowhere")[0]._replace(ca_file=str(authority.ca))
+    setup = own.Setup(products.Product("probe", "probe.service", "/nowhere", "/nowhere"), config, (), "/nowhere")
     with file_server.FileServer("127.0.0.1", authority) as files:
         url = files.url(file)
         for asks in (
@@ -671,6 +675,7 @@ def test_N9_a_certificate_of_another_time_names_the_clock(
             lambda: download_probe.probe(url, len(CONTENT), transport),
             lambda: download_probe.size_of(url, transport),
             lambda: download_small.fetch(url, 100, transport, 2),
+            lambda: reach.ask(setup, [url], len(CONTENT)),
         ):
             found, text, kind = refused_or_later(asks)
             assert (found, said in text, kind) == (code, True, codes.CODES[code].kind), text

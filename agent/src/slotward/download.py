@@ -177,8 +177,11 @@ def _wait(places: download_sources.Sources, transport: Transport, until: float, 
 
 def session_of(transport: Transport) -> requests.Session:
     """A session that knows the configuration and nothing of the environment."""
+    import warnings
+
     import requests
 
+    warnings.filterwarnings("ignore", message="System time is way off")  # what is refused for it says so in our words
     session = requests.Session()
     session.trust_env = False  # REQUESTS_CA_BUNDLE would win over verify, and proxies would be taken from outside
     if transport.proxy:

@@ -51,7 +51,7 @@ def _ask(place: download_sources.Source, size: int, transport: rules.Transport) 
     except codes.Refused as error:
         place.refused = error
     except codes.Retryable as error:
-        place.said = error.text
+        place.said, place.code = error.text, error.code
     else:
         place.out = True  # asked, and all is well
 
@@ -67,4 +67,4 @@ def _end(places: download_sources.Sources) -> Exception:
     if len(places.all) > 1:
         return places.end("")
     only: Optional[codes.Refused] = places.all[0].refused
-    return only or codes.Retryable(codes.DOWNLOAD_FAILED, _problem(places.all[0]))
+    return only or codes.Retryable(places.all[0].code, _problem(places.all[0]))
