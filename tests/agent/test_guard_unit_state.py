@@ -241,6 +241,31 @@ def test_a_unit_that_failed_by_itself_goes_back(tree: Tree, mode: str, shown: Di
     assert tree.calls() == RESTART
 
 
+@pytest.mark.parametrize("shell", guarding.SHELLS, ids=lambda shell: shell[0])
+@pytest.mark.parametrize("mode", ["failed", "tick"])
+@pytest.mark.parametrize("active", ["failed", "inactive"])
+def test_W2_what_failed_before_the_swap_is_no_failure_of_the_release_on_trial(
+    tmp_path: pathlib.Path, shell: Tuple[str, ...], mode: str, active: str
+) -> None:
+    """W2: between the switch and its restart the unit is as the old release left it, and a tick may come then."""
+    tree = Tree(tmp_path, shell)
+    tree.swap()
+    limit = state(
+        active, "exit-code", start=930_000_000, end=931_000_000, left_active=931_000_100, left_rest=931_000_600
+    )
+    never = state(active, "exit-code", start=0, left_rest=0)
+    for shown in (limit, never):
+        tree.unit(**shown)
+        tree.run(mode)
+        tree.goes_on()
+    late = state(
+        "failed", "exit-code", start=930_000_000, end=931_000_000, left_active=931_000_100, left_rest=941_000_000
+    )
+    tree.unit(**late)  # its own start failed, and could not be logged
+    tree.run(mode)
+    tree.went_back("unit-failed")
+
+
 def test_w7_a_unit_that_ended_cleanly_is_started_again(tree: Tree) -> None:
     """W7: exit 0 in a unit that does not restart: nothing failed, nothing runs; only the tick can see it."""
     shown = state("inactive", end=951_000_000, left_active=951_000_100, Restart="on-failure")
