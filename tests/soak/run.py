@@ -105,6 +105,7 @@ class Soak:
         self.looks: List[verdict.Look] = []
         self.series: List[Dict[str, Any]] = []
         self.artifact = 0
+        self.violations: List[str] = []
         self.known: Dict[str, Dict[str, object]] = {}
         self._ends: Dict[str, Callable[[releases.Release], str]] = {
             "given back": self._given_back,
@@ -209,16 +210,23 @@ class Soak:
         assert answer.json["state"] == "trial", answer
         self._settled()
         last = self.node.update()["last"]
-        assert (last["state"], last["to"]) == ("rolled-back", release.version), last
+        assert last["to"] == release.version, last
         assert last["code"] in kind.trial_codes, last
-        return "rolled-back"
+        return self._went_back(last["state"], release)
 
     def _given_back(self, release: releases.Release) -> str:
         """An operator does not want it after all."""
         trial = self.node.on_trial(release)
         answer = self.node.slotward("rollback", "--id", trial, "--why", "soak")
-        assert answer.json["state"] == "rolled-back", answer
-        return "rolled-back"
+        assert answer.exit == 0, answer
+        return self._went_back(answer.json["state"], release)
+
+    def _went_back(self, state: str, release: releases.Release) -> str:
+        """How it ended; a good version that was not seen to run in time is a violation, and no reason to end a long run."""
+        assert state in ("rolled-back", "rollback-failed"), state
+        if state != "rolled-back":
+            self.violations.append(f"{release.version} went back, and {self.version} was not seen to run in time")
+        return state
 
     def _upgrade_line(self, release: releases.Release) -> List[str]:
         target, src = self.node.target(release), self.node.put(release.artifact)
@@ -347,7 +355,6 @@ def run(args: argparse.Namespace) -> int:
         shop = Workshop(OUTPUT)
         soak = Soak(nodes.Node(machines.up("soak", args.suite), shop, args.mode), shop, args.every)
         soak.begin()
-        violations: List[str] = []
         try:
             for number in range(1, args.upgrades + 1):
                 say(told(soak.step(number), args.upgrades, args.mode))
@@ -355,10 +362,10 @@ def run(args: argparse.Namespace) -> int:
                 if stop.asked:
                     break
         except (AssertionError, hosts.HostError) as error:
-            violations.append(f"upgrade {len(soak.series) + 1} ({kind_of(len(soak.series) + 1)}): {error}")
+            soak.violations.append(f"upgrade {len(soak.series) + 1} ({kind_of(len(soak.series) + 1)}): {error}")
         finally:
             soak.node.close()
-    violations += verdict.judge(soak.looks, soak.artifact)
+    violations = [*soak.violations, *verdict.judge(soak.looks, soak.artifact)]
     done = len(soak.series) == args.upgrades
     word = "violations" if violations else "ok" if done else "unfinished"
     report = soak.report(word, violations, began, **more)
