@@ -240,3 +240,31 @@ def test_I8_on_a_read_only_disk_nothing_is_restored_and_nothing_is_raised(small:
     assert seen.state.broken is not None
     subprocess.run(["mount", "-o", "remount,rw", at], check=True)
     assert manager.settle_now(small.product)[0].state.broken is None
+
+
+@pytest.mark.parametrize("on_trial", [False, True])
+@pytest.mark.parametrize("name", ["current", "good", "back"])
+@pytest.mark.parametrize("call", ["readlink", "lstat"])
+def test_a_link_that_cannot_be_read_is_not_one_that_is_missing(
+    place: Place, monkeypatch: pytest.MonkeyPatch, call: str, name: str, on_trial: bool
+) -> None:
+    """One error of the disk at rest would be a trial whose record was lost, and restart the daemon; in a trial its end."""
+    if on_trial:
+        place.on_trial(RECORD.replace(b"BOOTS_LEFT=0", b"BOOTS_LEFT=3"))
+    before, real = place.state(), getattr(os, call)
+
+    def failing(path: str, **more: int) -> object:
+        if path == str(place.slots / name):
+            raise OSError(5, "Input/output error", path)
+        return real(path, **more)
+
+    monkeypatch.setattr(os, call, failing)
+    if (call, name) == ("lstat", "current") or call == "readlink":
+        with pytest.raises(OSError, match="Input/output error"):
+            manager.settle_now(place.product)
+    else:
+        manager.settle_now(place.product)
+    monkeypatch.undo()
+    assert place.state()[:4] == before[:4]
+    assert place.calls().count("restart") == 0
+    assert place.state().update.failed == ()

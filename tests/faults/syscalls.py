@@ -32,15 +32,16 @@ from faults import cases, hosts, tracing
 
 TELL_EVERY_S = 60.0
 KEY = ("job", "process", "call", "number", "path", "fault")
-ORDER = ("openat", "close")
+OPENING = ("openat", "close")
+SOONEST = ("SIGKILL", "EIO")
 
 Row = Dict[str, Any]
 
 
-def weight(case: cases.Case) -> Tuple[int, str]:
-    """What changes something comes first, then what opens and closes, then what only looks."""
-    rank = 0 if case.call in cases.CHANGING else 1 if case.call in ORDER else 3 if case.call == "read" else 2
-    return rank, case.job
+def weight(case: cases.Case) -> Tuple[int, int, str]:
+    """What changes something comes first, then what opens and closes, then what only looks; of all, kills and a bad disk."""
+    rank = 0 if case.call in cases.CHANGING else 1 if case.call in OPENING else 3 if case.call == "read" else 2
+    return rank, 0 if case.fault in SOONEST else 1, case.job
 
 
 def parse() -> argparse.Namespace:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Callable, List, Optional, Tuple, Typ
 
 from slotcore import codes, records, settle
 from slotcore import product as products
+from slotward import opening
 
 if TYPE_CHECKING:
     from slotcore import trust_record
@@ -135,10 +136,7 @@ def read_record(path: str, most: int = records.MAX_BYTES) -> Optional[bytes]:
 
 
 def _slot_of(path: str) -> Optional[str]:
-    try:
-        target = os.readlink(path)
-    except OSError:
-        return None
+    target = opening.link_at(path)
     return target if target in products.SLOTS else None
 
 
@@ -168,7 +166,7 @@ def _record(
         data = read_record(path)
         if data is not None:
             return parse(data, path)
-        if not os.path.lexists(product.path("current")):
+        if not opening.is_there(product.path("current")):
             return nothing
         there, why = False, "it is missing although the slots are in use"
     except OSError as error:
@@ -180,7 +178,7 @@ def _record(
 
 
 def read_state(product: products.Product) -> settle.State:
-    """Everything the decisions need of the slots directory. Raises OSError only when a claim's file cannot be read."""
+    """Everything the decisions need of the slots directory. Raises OSError only when a link or a claim's file cannot be read."""
     damaged: List[settle.Damage] = []
     nothing: records.Slots = {}
     slots = _record(product, "slots.json", records.parse_slots, nothing, damaged)
@@ -190,7 +188,7 @@ def read_state(product: products.Product) -> settle.State:
         current=_slot_of(product.path("current")),
         good=_slot_of(product.path("good")),
         back=_slot_of(product.path("back")),
-        in_use=os.path.lexists(product.path("current")),
+        in_use=opening.is_there(product.path("current")),
         entrypoint=entrypoint_kind(product),
         trial=_part_of_trial(product.path("trial")),
         confirm=_part_of_trial(product.path("trial.confirm")),

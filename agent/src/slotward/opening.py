@@ -4,6 +4,7 @@
 Rules:
 - A directory is opened by its own name, never through a link; a file beneath it by one plain name.
 - What was checked is the open descriptor, so swapping a name afterwards changes nothing.
+- A name that is not there is told from one that cannot be read now: an error of the disk says nothing about it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import Optional
 
 from slotcore import codes
 
@@ -19,6 +21,27 @@ READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 RESUME = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR, errno.ENODEV, errno.EOPNOTSUPP)
+
+_NO_LINK = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
+
+
+def link_at(path: str) -> Optional[str]:
+    """Where a link leads; None when none is there. Raises OSError when that cannot be read."""
+    try:
+        return os.readlink(path)
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+        return None
+
+
+def is_there(path: str) -> bool:
+    """Whether the name is there, whatever it is. Raises OSError when that cannot be seen."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def unsafe(path: str, what: str) -> codes.Refused:
