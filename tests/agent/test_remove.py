@@ -11,7 +11,7 @@ import pytest
 
 from agent import places
 from slotcore import codes, trial
-from slotward import cli_parse, cmd_audit, cmd_remove, host, manager, product_files, systemd, unfinished, units
+from slotward import cli_parse, cmd_audit, cmd_remove, host, manager, own, product_files, systemd, unfinished, units
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="remove is root's")
 
@@ -165,3 +165,4 @@ def test_slots_beside_one_another_are_none(place: places.Place) -> None:
     describe(place, "other", "slots-more")
     config = str(place.root / "config.toml")
     assert product_files.conflicts(config, product_files.load(config, "probe")) == ()
+    assert product_files.conflicts(config, own.load(config)) == (), "the agent is no other product than itself"

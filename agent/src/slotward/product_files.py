@@ -93,7 +93,7 @@ def conflicts(config_path: str, setup: own.Setup) -> Tuple[str, ...]:
 
     Nor do the slots of one lie within another's: they would go with them.
     """
-    others = [own.load(config_path)]
+    others = [] if setup.is_agent else [own.load(config_path)]
     for name in names(config_path):
         if name != setup.product.name:
             try:
