@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import subprocess
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
@@ -293,5 +294,7 @@ def available() -> str:
     """Why no fault can be injected here; "" where it can."""
     if os.geteuid() != 0:
         return "needs root"
+    if shutil.which("mkfs.ext4") is None or not os.path.exists("/dev/loop-control"):
+        return "needs mkfs.ext4 and loop devices"
     done = subprocess.run(["unshare", "--mount", "strace", "-o", "/dev/null", "true"], capture_output=True, check=False)
     return "" if done.returncode == 0 else f"strace or unshare does not work here: {done.stderr.decode()[-200:]}"
