@@ -15,7 +15,7 @@ from agent.places import Place
 from agent import guarding, places
 from slotcore import checks, codes, proof, protocol, records, settle, trial
 from slotcore import config as configs
-from slotward import cmd_trial, cmd_upgrade, helper_work, host, lock, manager, own, prepare, slots
+from slotward import cmd_trial, cmd_upgrade, effects, helper_work, host, lock, manager, own, prepare, slots, switching
 
 AWAY = argparse.Namespace(
     id=None, no_smoke=False, src=None, permit=None, server_time=None, adopt=False, start=False, force=False,
@@ -165,3 +165,23 @@ def test_a_confirmation_waits_for_records_that_can_be_believed(place: Place) -> 
     seen = manager.look(place.product)
     assert seen.settlement.action is settle.Action.FINISH_CONFIRM
     assert manager.settling_plan(place.product, seen) == ("nothing", ())
+
+
+def test_I5_the_last_trials_id_is_used_by_no_other(place: Place) -> None:
+    """I5: its end would be taken for this one's; any other id will do."""
+    last = records.Last(places.TRIAL_ID, "rolled-back", codes.CRASH_LOOP, "it kept exiting", "1.0.0", "1.1.0", 1)
+    place.write("update.json", records.render_update(records.Update(floor=1, last=last)))
+    prepared = prepare.Prepared(TARGET, manager.look(place.product), "1.0.0", places.NEW, 0)
+    assert refusal(lambda: switching.refuse_used_id(prepared, places.TRIAL_ID)) == codes.WRONG_TRIAL
+    switching.refuse_used_id(prepared, "f" * 16)
+    switching.refuse_used_id(prepared, None)
+
+
+def test_W3_going_back_starts_nothing_that_an_operator_had_stopped(place: Place, tmp_path: pathlib.Path) -> None:
+    """W3: systemd was asked for that stop; going forward is an operator's word, and starts it."""
+    stopped = "ActiveState=inactive\nJob=\nActiveExitTimestampMonotonic=7\n"
+    (tmp_path / "show").write_text(stopped + "ExecMainStartTimestampMonotonic=5\nExecMainExitTimestampMonotonic=8\n")
+    effects.restart((place.product.unit,), respect_stop=True)
+    assert "restart" not in place.calls()
+    effects.restart((place.product.unit,), respect_stop=False)
+    assert "restart -- probe.service" in place.calls()

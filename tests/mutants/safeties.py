@@ -12,7 +12,7 @@ which is run here too. Writes `build/safeties.json`:
   safeties.py --narrow     without the wide suites, which run where none of the table's own notices
 
 The copy lies in memory, and only there is anything changed. Each run of pytest is a child that is forked, so that what is not
-ours is imported once; Hypothesis gives the same examples every time. First the suites are run on the copy as it is.
+ours is imported once; Hypothesis gives the same examples every time. What failed must fail again, and pass with the safety in its place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import pytest
 
@@ -81,7 +81,10 @@ class Ended(NamedTuple):
     """How one run of pytest ended: its status, the first failure, and what its tests have told."""
 
     status: Optional[int]
+    test: str
+    """The first test that failed."""
     first: str
+    """The same with what it said."""
     told: Tuple[Dict[str, str], ...]
 
     @property
@@ -105,7 +108,7 @@ class Watcher:
             self._failed = True
             crash = getattr(report.longrepr, "reprcrash", None)
             message = str(crash.message if crash is not None else report.longrepr).strip()
-            self._say(first="%s: %s" % (report.nodeid, message.split("\n")[0][:200]))
+            self._say(test=report.nodeid, first="%s: %s" % (report.nodeid, message.split("\n")[0][:200]))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """A test failed, or its fixtures did; or it tells something."""
@@ -165,12 +168,9 @@ class Copy:
                 os.killpg(child, signal.SIGKILL)
         with open(reader, encoding="utf-8") as lines:
             said = [json.loads(line) for line in lines]
-        first = next((str(one["first"]) for one in said if "first" in one), "")
-        ended = Ended(
-            status,
-            first or ("" if status == PASSED else "did not end"),
-            tuple(one["told"] for one in said if "told" in one),
-        )
+        failed = next((one for one in said if "test" in one), {"test": "", "first": ""})
+        first = str(failed["first"]) or ("" if status == PASSED else "did not end")
+        ended = Ended(status, str(failed["test"]), first, tuple(one["told"] for one in said if "told" in one))
         if not ended.noticed and status != PASSED:
             raise Trouble("%s ended with %s:\n%s" % (suite, status, self.output.read_text(errors="replace")[-2000:]))
         return ended
@@ -207,16 +207,20 @@ def shown(row: Row) -> str:
 
 
 def taken_out(copy: Copy, safety: removals.Safety, wide: Sequence[str]) -> Row:
-    """Who notices that this one is gone; the likeliest are asked first, and of one that is redundant only those."""
+    """Who notices that this one is gone; the likeliest are asked first, and of one that is redundant only those.
+
+    The test that failed must fail again, and pass with the safety in its place: chance notices nothing.
+    """
     source = (copy.top / safety.file).read_text(encoding="utf-8")
-    copy.write(safety.file, safety.removed(source))
-    try:
-        for suite in (*safety.suites, *(() if safety.redundant else wide)):
+    for suite in (*safety.suites, *(() if safety.redundant else wide)):
+        copy.write(safety.file, safety.removed(source))
+        try:
             ended = copy.run(suite)
-            if ended.noticed:
-                return Row(safety.name, safety.file, suite, ended.first)
-    finally:
-        copy.write(safety.file, source)
+            again = ended.noticed and (not ended.test or copy.run(shlex.quote(ended.test)).noticed)
+        finally:
+            copy.write(safety.file, source)
+        if again and not copy.run(shlex.quote(ended.test) if ended.test else suite).noticed:
+            return Row(safety.name, safety.file, suite, ended.first)
     return Row(safety.name, safety.file, "", "", safety.redundant)
 
 
@@ -230,29 +234,6 @@ def of_plans(copy: Copy) -> List[Row]:
         Row(one["safety"], file, PLANS if one["failure"] else "", one["failure"], one["redundant"])
         for one in ended.told
     ]
-
-
-def together(suites: Iterable[str]) -> List[str]:
-    """The same in fewer runs: those of the same files are one."""
-    found: Dict[Tuple[str, ...], List[str]] = {}
-    for suite in sorted(set(suites)):
-        words = shlex.split(suite)
-        chosen = words[words.index("-k") + 1] if "-k" in words else ""
-        rest = tuple(word for word in words if word not in ("-k", chosen))
-        found.setdefault(rest, []).append(chosen)
-    return [
-        shlex.join([*rest, *([] if "" in chosen else ["-k", " or ".join("(%s)" % one for one in chosen)])])
-        for rest, chosen in found.items()
-    ]
-
-
-def unchanged(copy: Copy, suites: Iterable[str]) -> None:
-    """All suites pass on the copy as it is, or what they say of a change means nothing."""
-    for suite in together(suites):
-        ended = copy.run(suite)
-        if ended.noticed:
-            said = copy.output.read_text(errors="replace")[-2000:]
-            raise Trouble("%s fails without a change: %s\n%s" % (suite, ended.first, said))
 
 
 def known(digest: str) -> List[Row]:
@@ -287,7 +268,6 @@ def run(copy: Copy, options: argparse.Namespace) -> int:
     digest = copy.digest.hexdigest()
     rows = known(digest) if options.resume else []
     done = {row.safety for row in rows}
-    unchanged(copy, (suite for safety in table if safety.name not in done for suite in safety.suites))
     if not words and not any(row.noticed_by == PLANS for row in rows):
         rows += of_plans(copy)
     for safety in table:
