@@ -191,13 +191,20 @@ def _failed(seen: Seen) -> List[Finding]:
 def _system(seen: Seen) -> List[Finding]:
     if not seen.system:
         return [Finding("guard", "ok", "guard, units and timer are as this version writes them")]
-    return [Finding("guard", "fail", problem, *_mends(problem)) for problem in seen.system]
+    in_trial = seen.answer["trial"] is not None
+    return [Finding("guard", "fail", problem, *_mends(problem, in_trial)) for problem in seen.system]
 
 
-def _mends(problem: str) -> Tuple[str, str]:
-    """setup writes what is missing; what an operator masked stays so until they say otherwise."""
-    if problem.endswith(" is masked"):
-        return f"systemctl unmask {problem[: -len(' is masked')]} && slotward setup", states.GUARD_MASKED
+def _mends(problem: str, in_trial: bool) -> Tuple[str, str]:
+    """setup writes what is missing, but not in a trial; what an operator masked stays so until they say otherwise."""
+    unit = problem[: -len(" is masked")] if problem.endswith(" is masked") else ""
+    if unit and in_trial:
+        start = f" && systemctl start {unit}" if unit.endswith(".timer") else ""
+        return f"systemctl unmask {unit}{start}", states.GUARD_MASKED
+    if unit:
+        return f"systemctl unmask {unit} && slotward setup", states.GUARD_MASKED
+    if in_trial:
+        return "slotward confirm --pending --wait 60, or slotward rollback; then slotward setup", states.GUARD_MISSING
     return "slotward setup", states.GUARD_MISSING
 
 
