@@ -2,6 +2,9 @@
 # Every target sets up what it needs by itself. See make help.
 
 VERSION ?= 0.1.0
+CUTS ?= 500
+SEED ?= 1
+FILESYSTEM ?= both
 SEQUENCE ?= 1
 SECONDS ?= 60
 TARGETS ?=
@@ -21,7 +24,7 @@ export ANSIBLE_HOME := $(CURDIR)/.build/home/.ansible
 export ANSIBLE_NOCOWS := 1
 
 SUITES := bullseye bookworm trixie
-host bench molecule soak: SUITES := bookworm
+host bench molecule soak powercut: SUITES := bookworm
 
 PYTHON := .build/venv/bin/python
 PYTEST := $(PYTHON) -m pytest
@@ -31,7 +34,7 @@ PARALLEL := -n auto --maxprocesses 8
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup setup-hosts setup-collection lint fix core unit host test e2e demo bench agent clean clean-hosts \
-	molecule package sanity docs mutants safeties fuzz matrix faults soak broken
+	molecule package sanity docs mutants safeties fuzz matrix faults soak broken powercut
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +99,10 @@ matrix: setup-hosts ## the vectors under both names, on each suite's and every o
 
 faults: setup ## each file-system call of the agent and the guard fails once in each way, into build/faults.json (root, hours); WORKERS=4 JOBS="swap" CALLS=changing RESUME=1
 	@$(PYTHON) tests/faults/syscalls.py --workers "$(WORKERS)" --jobs "$(JOBS)" --calls "$(CALLS)" $(if $(RESUME),--resume)
+
+powercut: ## a virtual machine whose power is cut CUTS times, judged at each boot, into build/powercut.json; SEED, FILESYSTEM=ext4|xfs|both, RESUME=1 (root, hours)
+	@tools/setup --powercut --hosts $(SUITES)
+	@nice -n 10 $(PYTHON) tests/powercut/cuts.py --cuts $(CUTS) --seed $(SEED) --filesystem $(FILESYSTEM) $(if $(RESUME),--resume)
 
 molecule: ## the role and a rollback by molecule; SUITES="bullseye bookworm trixie" for all (root)
 	@tools/setup --collection --hosts $(SUITES)
