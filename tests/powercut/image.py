@@ -11,11 +11,15 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import io
 import json
+import marshal
 import os
 import pathlib
 import shutil
 import subprocess
+import zipfile
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from hosts import base, process, settings
@@ -107,7 +111,6 @@ release_pins = "{pins}"
 trial_length_s = 900
 settle_s = 0
 max_boots = 9
-smoke_test = false
 adopt = true
 """
 # What a machine that boots for one cut does not need: logins, devices by name, housekeeping of years.
@@ -171,6 +174,25 @@ def program(version: str) -> bytes:
     return (text + "#" * 16384 + "\n").encode("ascii")  # some blocks, that a cut can lose
 
 
+def compiled(agent: pathlib.Path) -> bytes:
+    """The agent with each of its modules compiled beside the source: the virtual processor is a slow one.
+
+    What runs is the same; this machine's Python has the guest's version.
+    """
+    data = agent.read_bytes()
+    made = io.BytesIO()
+    with zipfile.ZipFile(agent) as found, zipfile.ZipFile(made, "w") as packed:
+        for entry in found.infolist():
+            text = found.read(entry)
+            packed.writestr(entry, text)
+            if entry.filename.endswith(".py"):
+                code = compile(text, entry.filename, "exec", dont_inherit=True)
+                stamp = b"\x01\0\0\0" + bytes(8)  # never compared with the source
+                whole = importlib.util.MAGIC_NUMBER + stamp + marshal.dumps(code)
+                packed.writestr(entry.filename + "c", whole)
+    return data[: data.index(b"PK\x03\x04")] + made.getvalue()
+
+
 def _inputs() -> List[pathlib.Path]:
     """Every file of this checkout that goes into the disks."""
     root = releases.ROOT
@@ -206,7 +228,7 @@ def _make(target: pathlib.Path) -> None:
     process.tool("cp", "-a", "--reflink=auto", str(base.ensure(SUITE)), str(tree), timeout_s=settings.BUILD_TIMEOUT_S)
     known = {hashlib.sha256(program(ADOPTED)).hexdigest(): {"version": ADOPTED, "sequence": 0}}
     known.update(_releases(shop, tree / "powercut" / "releases"))
-    _lay_out(tree, agent, shop.pins)
+    _lay_out(tree, compiled(agent), shop.pins)
     for filesystem in FILESYSTEMS:
         _disks(tree, target / filesystem, filesystem)
     shutil.rmtree(tree)
@@ -236,10 +258,10 @@ def _write(path: pathlib.Path, data: bytes, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
-def _lay_out(tree: pathlib.Path, agent: pathlib.Path, pins: str) -> None:
+def _lay_out(tree: pathlib.Path, agent: bytes, pins: str) -> None:
     """What the base tree lacks: the agent, the toy, the driver, and quiet."""
     units = tree / "etc/systemd/system"
-    _write(tree / "usr/local/bin/slotward", agent.read_bytes(), 0o755)
+    _write(tree / "usr/local/bin/slotward", agent, 0o755)
     _write(tree / "usr/local/sbin/toy", program(ADOPTED), 0o755)
     _write(tree / f"powercut/toy-{ADOPTED}", program(ADOPTED), 0o755)
     _write(tree / "powercut/driver.py", (GUEST / "driver.py").read_bytes(), 0o755)

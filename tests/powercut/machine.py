@@ -24,7 +24,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 POLL_S = 0.02
 APPEND = (
     "console=ttyS0 root=/dev/nvme0n1 rw rootwait panic=-1 quiet loglevel=4 mitigations=off nokaslr audit=0"
-    " systemd.show_status=0 rcupdate.rcu_expedited=1 random.trust_bootloader=on no_timer_check"
+    " systemd.show_status=0 rcupdate.rcu_expedited=1 random.trust_bootloader=on no_timer_check init_on_alloc=0"
+    " lpj=4000000 tsc=reliable nosmp cryptomgr.notests raid=noautodetect i8042.noaux i8042.nokbd 8250.nr_uarts=2"
 )
 
 
@@ -105,18 +106,9 @@ class Machine:
         except OSError:
             return ""
 
-    def cut(self) -> None:
-        """Take its power away."""
+    def close(self) -> None:
+        """Take its power away, if it has not ended by itself; nothing of it is left then."""
         self._qemu.kill()
-        self.end()
-
-    def end(self, timeout_s: Optional[float] = None) -> None:
-        """Wait for its end."""
-        self._qemu.wait(timeout_s)
+        self._qemu.wait()
         assert self._qemu.stdout is not None
         self._qemu.stdout.close()
-
-    def close(self) -> None:
-        """Leave no process behind."""
-        if self._qemu.poll() is None:
-            self.cut()
