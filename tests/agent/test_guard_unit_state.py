@@ -261,7 +261,12 @@ def test_W2_what_failed_before_the_swap_is_no_failure_of_the_release_on_trial(
     late = state(
         "failed", "exit-code", start=930_000_000, end=931_000_000, left_active=931_000_100, left_rest=941_000_000
     )
-    tree.unit(**late)  # its own start failed, and could not be logged
+    after = state(
+        "failed", "exit-code", start=930_000_000, end=942_000_000, left_active=942_000_100, left_rest=930_000_000
+    )
+    tree.unit(
+        **(late if active == "failed" else after)
+    )  # a start that failed and was not logged; the old one, after the swap
     tree.run(mode)
     tree.went_back("unit-failed")
 
