@@ -236,7 +236,11 @@ ROWS: dict[Callable[[Bench], Target], tuple[str, str]] = {
         "below-floor",
         r"release sequence 2 is older than 5, which this node ran or was installed at \(rollback\)",
     ),
-    expired: ("expired", "the release manifest expired at 2025-01-02T00:00:00Z"),
+    expired: (
+        "expired",
+        r"the release manifest expired at 2025-01-02T00:00:00Z: this host's clock says [-0-9]+T[:0-9]+Z, and nobody said another"
+        r" time: set it if it is wrong",
+    ),
     no_artifact: ("no-artifact", f"the manifest lists no {NAME} with the release sha256"),
     other_platform: ("no-artifact", f"the manifest lists no {NAME} with the release sha256"),
     artifact_too_large: ("artifact-too-large", "the binary is 536870913 bytes; at most 536870912 are taken"),
