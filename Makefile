@@ -28,8 +28,9 @@ host bench molecule soak powercut: SUITES := bookworm
 
 PYTHON := .build/venv/bin/python
 PYTEST := $(PYTHON) -m pytest
-# what needs no host runs on every core
+# what needs no host runs on every core; what mostly waits for processes that it started, on one more
 PARALLEL := -n auto --maxprocesses 8
+WAITING = -n $$(n=$$(nproc); [ $$n -lt 8 ] && echo $$((n + 1)) || echo 8)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -64,9 +65,9 @@ core: setup ## the pure engine's tests, with full branch coverage
 	@$(PYTEST) -q $(PARALLEL) --dist worksteal tests/core --cov --cov-report=term
 
 unit: core ## tests of the engine, of the agent as a process, and of the collection's plugins
-	@$(PYTEST) -q $(PARALLEL) --dist loadfile tests/agent
-	@$(PYTEST) -q $(PARALLEL) --dist loadfile tests/forger
-	@$(PYTEST) -q $(PARALLEL) --dist loadfile tests/unit
+	@$(PYTEST) -q $(WAITING) --dist loadfile tests/agent
+	@$(PYTEST) -q $(WAITING) --dist loadfile tests/forger
+	@$(PYTEST) -q $(WAITING) --dist loadfile tests/unit
 
 host: setup-hosts ## real hosts of one suite (bookworm), end to end, in all modes, three at a time (root)
 	@$(PYTEST) -q -n 3 --dist loadfile -m host tests/e2e -k bookworm --durations=15
