@@ -42,7 +42,7 @@ def _runs_other(product: products.Product, current: str, unit: str) -> bool:
     try:
         other = os.stat(product.program_path(products.other_slot(current)))
         shown = systemd.show(unit, _ASKED)
-    except (OSError, codes.Retryable):
+    except (OSError, codes.Refused, codes.Retryable):  # no systemd, or none that answers: nothing is known of it
         return False
     found = status.unit_of(shown)
     if shown.get("Job", "0") not in ("", "0"):
