@@ -156,9 +156,9 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
             tidy += trust_plans.plan_catch_up(product, seen.state)
             effects.executor_for(product, {}).apply(tidy, "tidy")
             _swept(product, seen)
-            _note_settled(product, seen, again=not plan)
             if gone is not None:
                 _keep_evidence(product, gone, seen)
+            _note_settled(product, seen, again=not plan)
             quietly = "restore" if restored else "follow" if followed else "tidy" if tidy else name
             return seen, name if plan else quietly
         except codes.Refused as error:
@@ -253,8 +253,8 @@ def go_back(product: products.Product, seen: Look, why: str, code: str = codes.O
     except OSError as error:
         raise effects.as_retryable(error, f"finish going back to {product.name} {_from(seen)}") from error
     after = look(product)
+    _keep_evidence(product, seen, after)  # first: whoever settles later notes the end, and has nothing to gather any more
     _note_settled(product, after)
-    _keep_evidence(product, seen, after)
 
 
 def note_source(product: products.Product, seen: Look, source: str) -> Look:
