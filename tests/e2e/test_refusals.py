@@ -238,8 +238,10 @@ ROWS: dict[Callable[[Bench], Target], tuple[str, str]] = {
     ),
     expired: (
         "expired",
-        r"the release manifest expired at 2025-01-02T00:00:00Z: this host's clock says [-0-9]+T[:0-9]+Z, and nobody said another"
-        r" time: set it if it is wrong",
+        (
+            r"the release manifest expired at 2025-01-02T00:00:00Z: this host's clock says [-0-9]+T[:0-9]+Z, and nobody said"
+            r" another time: set it if it is wrong"
+        ),
     ),
     no_artifact: ("no-artifact", f"the manifest lists no {NAME} with the release sha256"),
     other_platform: ("no-artifact", f"the manifest lists no {NAME} with the release sha256"),

@@ -221,6 +221,8 @@ def confirm(product: products.Product, trial_id: str, source: str, wait_s: float
         done = _own_trial(product, seen, trial_id)
         if done is not None:
             return done
+        if seen.state.broken is not None:  # nothing can be compared, and nothing would be written
+            raise codes.BrokenRecord(*seen.state.broken)
         why = _changed(product, seen)
         if why:
             return _not_proven(product, seen, why)
