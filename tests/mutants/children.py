@@ -3,19 +3,43 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import pathlib
 import signal
+import sys
 import time
+from collections.abc import Collection
 from typing import Optional
 
 PASSED, FAILED, NO_COLLECTION = 0, 1, 2  # pytest's; other ends are a trouble of whoever runs it
 NOT_ENDED = 70
 """A child of ours that could not say how its tests ended."""
 
+PRELOADED = (
+    "cryptography.hazmat.primitives.asymmetric.ec",
+    "cryptography.hazmat.primitives.asymmetric.ed25519",
+    "cryptography.hazmat.primitives.serialization",
+    "hypothesis.strategies",
+    "subprocess",
+)
+"""What most tests need."""
+
 
 class Trouble(Exception):
     """The run cannot tell what it should."""
+
+
+def ready(ours: Collection[str]) -> None:
+    """What every child needs, once: imports of others' code, and a settled environment; none of `ours` may be loaded."""
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    for name in PRELOADED:
+        importlib.import_module(name)
+    gc.freeze()  # so that a child does not copy what it never changes
+    loaded = sorted({name.partition(".")[0] for name in sys.modules} & set(ours))
+    if loaded:
+        raise Trouble(f"{', '.join(loaded)} is loaded already: children would not get what was changed")
 
 
 def quiet(output: pathlib.Path) -> None:

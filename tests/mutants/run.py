@@ -40,20 +40,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from mutants import changes, equivalents, swap
-from mutants.children import FAILED, NO_COLLECTION, NOT_ENDED, PASSED, Trouble, quiet, waited
+from mutants.children import FAILED, NO_COLLECTION, NOT_ENDED, PASSED, Trouble, quiet, ready, waited
 from mutants.modules import MODULES
 
 SLOTCORE = ROOT / "plugins" / "module_utils" / "slotcore"
 LISTED = pathlib.Path(__file__).with_name("equivalent.toml")
 OUTPUT = ROOT / "build" / "mutants.json"
 
-PRELOADED = (
-    "cryptography.hazmat.primitives.asymmetric.ec",
-    "cryptography.hazmat.primitives.asymmetric.ed25519",
-    "cryptography.hazmat.primitives.serialization",
-    "hypothesis.strategies",
-    "subprocess",
-)
 MEMORY = 2 << 30
 ONE_TEST_S = 5  # of processor time; the slowest of them takes a tenth of that
 
@@ -294,12 +287,7 @@ def survivors() -> Dict[str, Changes]:
 def prepare() -> None:
     """What every child needs, once: imports of others' code, and a settled environment."""
     os.chdir(ROOT)
-    os.environ.pop("PYTEST_ADDOPTS", None)
-    for name in PRELOADED:
-        importlib.import_module(name)
-    gc.freeze()  # so that a child does not copy what it never changes
-    if any(name.partition(".")[0] == "slotcore" for name in sys.modules):
-        raise Trouble("slotcore is loaded already: children would not get the changed one")
+    ready({"slotcore"})
 
 
 def main(argv: Sequence[str]) -> int:

@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import hashlib
-import importlib
 import json
 import os
 import pathlib
@@ -41,7 +39,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from mutants import removals
-from mutants.children import FAILED, NO_COLLECTION, NOT_ENDED, PASSED, Trouble, quiet, waited
+from mutants.children import FAILED, NO_COLLECTION, NOT_ENDED, PASSED, Trouble, quiet, ready, waited
 
 OUTPUT = ROOT / "build" / "safeties.json"
 PLANS = "-m slow tests/core/test_crash_orders.py"
@@ -49,13 +47,6 @@ WIDE = ("tests/core", "tests/agent", "tests/unit")
 TOLD = "safety"
 """The property by which a test says what it has taken out, and who has missed it."""
 LIMIT_S = 1800
-PRELOADED = (
-    "cryptography.hazmat.primitives.asymmetric.ec",
-    "cryptography.hazmat.primitives.asymmetric.ed25519",
-    "cryptography.hazmat.primitives.serialization",
-    "hypothesis.strategies",
-    "subprocess",
-)
 OPTIONS = (
     "-x",
     "-q",
@@ -297,12 +288,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--resume", action="store_true", help="go on where a run of the same files has ended")
     parser.add_argument("--narrow", action="store_true", help="without the wide suites")
     options = parser.parse_args(argv)
-    os.environ.pop("PYTEST_ADDOPTS", None)
-    for name in PRELOADED:
-        importlib.import_module(name)
-    gc.freeze()  # so that a child does not copy what it never changes
-    if any(name.partition(".")[0] in ("slotcore", "slotward") for name in sys.modules):
-        raise Trouble("ours is loaded already: children would not get what was changed")
+    ready({"slotcore", "slotward"})
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="slotward-safeties-", dir=memory) as top:
         return run(Copy(pathlib.Path(top)), options)
