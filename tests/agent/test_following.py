@@ -194,8 +194,9 @@ def test_a_helper_whose_restart_nobody_asked_for_is_restarted(here: Here, on_tri
     with open(left, "rb"):
         here.says(RUNS, f"{RUNS}MainPID={os.getpid()}\n")
         assert manager.settle_now(here.product)[1] == "follow"
-    assert here.asked()[-4:] == [
-        PROCESS_QUESTION,
+    both = PROCESS_QUESTION.replace(HELPER, f"probe.service {HELPER}")
+    assert here.asked() == [
+        both if on_trial else PROCESS_QUESTION,
         f"{STOP_QUESTION} {HELPER}",
         f"reset-failed -- {HELPER}",
         f"--no-block restart -- {HELPER}",

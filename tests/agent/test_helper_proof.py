@@ -117,8 +117,7 @@ def test_both_units_at_the_new_release_confirm_it(here: Here) -> None:
     asked = (here.root / "calls").read_text().splitlines()
     assert asked == [
         f"show --property=ActiveState,SubState,MainPID,NRestarts,Job -- probe.service {HELPER}",
-        "show --property=ActiveState,MainPID,Job -- probe.service",
-        f"show --property=ActiveState,MainPID,Job -- {HELPER}",
+        f"show --property=ActiveState,MainPID,Job -- probe.service {HELPER}",
     ]
 
 

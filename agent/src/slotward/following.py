@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Dict, List, Tuple
 
 from slotcore import codes, links, ops, settle, status
 from slotcore import product as products
@@ -28,26 +29,31 @@ def forgotten(product: products.Product, state: settle.State) -> ops.Plan:
     """
     if state.current is None or settle.is_behind(product, state):
         return ()
-    daemon = state.trial is not None and not (product.reload or product.has_unit_part)
-    if daemon and _runs_other(product, state.current, product.unit):
-        return (ops.Restart(),)
-    if product.helper_unit and _runs_other(product, state.current, product.helper_unit):
-        return (ops.RestartHelper(),)
-    return ()
+    restarts: Dict[str, ops.Operation] = {}
+    if state.trial is not None and not (product.reload or product.has_unit_part):
+        restarts[product.unit] = ops.Restart()
+    if product.helper_unit:
+        restarts[product.helper_unit] = ops.RestartHelper()
+    behind = _run_other(product, state.current, tuple(restarts))
+    return tuple(restarts[unit] for unit in behind[:1])  # the daemon's restart is the helper's too
 
 
-def _runs_other(product: products.Product, current: str, unit: str) -> bool:
+def _run_other(product: products.Product, current: str, units: Tuple[str, ...]) -> List[str]:
+    """Which of the units run what is in the slot that `current` does not name, and no job of systemd's is about them."""
     from slotward import process, systemd
 
     try:
         other = os.stat(product.program_path(products.other_slot(current)))
-        shown = systemd.show(unit, _ASKED)
+        shown = systemd.show_each(units, _ASKED) if units else []
     except (OSError, codes.Refused, codes.Retryable):  # no systemd, or none that answers: nothing is known of it
-        return False
-    found = status.unit_of(shown)
-    if shown.get("Job", "0") not in ("", "0"):
-        return False
-    return found.active == "active" and found.main_pid > 0 and process.runs(found.main_pid, other)
+        return []
+    behind = []
+    for unit, one in zip(units, shown):
+        found = status.unit_of(one)
+        idle = one.get("Job", "0") in ("", "0") and found.active == "active" and found.main_pid > 0
+        if idle and process.runs(found.main_pid, other):
+            behind.append(unit)
+    return behind
 
 
 def follow(product: products.Product, state: settle.State) -> bool:
