@@ -146,7 +146,14 @@ def test_a_list_shows_heads_and_people_all() -> None:
         "id": ID, "from": "1.0.0", "to": "1.1.0", "code": "crash-loop", "at": 1795000000, "truncated": False,
     }  # fmt: skip
     found.update(
-        checks={"probes": [{"name": "web", "ok": False, "why": "no answer"}, {"name": "tcp", "ok": True}, "odd"]},
+        checks={
+            "probes": [
+                {"name": "web", "ok": False, "why": "no answer"},
+                {"name": "tcp", "ok": True},
+                {"name": "up", "ok": None},
+                "odd",
+            ]
+        },
         environment={"kernel": "6.1"},
         missing=["x"],
     )
@@ -159,6 +166,7 @@ def test_a_list_shows_heads_and_people_all() -> None:
         "start at +odd s: did not end by itself",
         "check web: failed: no answer",
         "check tcp: passed",
+        "check up: too early to say",
         "kernel: 6.1",
         "not gathered: x",
         "journal:",

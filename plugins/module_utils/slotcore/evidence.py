@@ -205,8 +205,13 @@ def _checks(checks: object) -> List[str]:
     if not isinstance(probes, list):
         return []
     return [
-        "%s: %s%s"
-        % (one.get("name"), "passed" if one.get("ok") else "failed", ": %s" % one["why"] if one.get("why") else "")
+        "%s: %s%s" % (one.get("name"), _said(one.get("ok")), ": %s" % one["why"] if one.get("why") else "")
         for one in probes
         if isinstance(one, dict)
     ]
+
+
+def _said(passed: object) -> str:
+    if passed is None:
+        return "too early to say"
+    return "passed" if passed else "failed"
