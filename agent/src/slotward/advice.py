@@ -11,15 +11,20 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from slotward import answers
+from slotward import answers, build_info
 
 COMMANDS = "apply|audit|cancel|config|confirm|doctor|events|evidence|hold|prepare|probe|remove|rollback|settle|setup|trust|unhold|update|upgrade"
 _COMMAND = re.compile(rf"(?<![\w/.-])slotward ({COMMANDS})(?![\w-])(?! --product)")
 
 
+def named(text: str, product: str) -> str:
+    """The text with the product in every command that it advises; the agent's own commands name none."""
+    return text if product == build_info.NAME else _COMMAND.sub(rf"slotward \1 --product {product}", text)
+
+
 def _named(value: Any, product: str) -> Any:
     if isinstance(value, str):
-        return _COMMAND.sub(rf"slotward \1 --product {product}", value)
+        return named(value, product)
     if isinstance(value, dict):
         return {key: _named(each, product) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Iterator, Optional, Sequence, Tuple
 from slotcore import audit as audits
 from slotcore import audit_chain, codes, records, settle
 from slotcore import product as products
-from slotward import answers, audit_file, build_info, effects, journal
+from slotward import advice, answers, audit_file, clearable, effects, journal
 
 if TYPE_CHECKING:
     from slotcore import trial as trials
@@ -90,8 +90,7 @@ def _tell_journal(product: products.Product, event: audits.Event, line: Optional
     message = f"{event.product}: {event.event} {versions}".rstrip()
     message += f": {event.why}" if event.why else ""
     if event.event in (audits.ROLLED_BACK, audits.ROLLBACK_FAILED) and event.trial_id:
-        named = f"--product {product.name} " if product.name != build_info.NAME else ""
-        message += f" (slotward evidence {named}{event.trial_id})"
+        message += f" ({advice.named(clearable.evidence(event.trial_id), product.name)})"
     number, digest = audits.head_of(line) if line is not None else ("", "")
     journal.send(
         {

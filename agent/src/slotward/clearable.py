@@ -36,8 +36,9 @@ def evidence(trial_id: str) -> str:
 
 def evidence_of(last: Optional[records.Last]) -> Optional[str]:
     """The same of the last trial, None where that did not fail."""
-    failed = last is not None and last.trial_id and last.state in ("rolled-back", "rollback-failed")
-    return evidence(last.trial_id) if failed and last is not None else None
+    if last is None or not last.trial_id or last.state not in ("rolled-back", "rollback-failed"):
+        return None
+    return evidence(last.trial_id)
 
 
 def told(answer: answers.Answer, version: str) -> answers.Answer:

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Dict, List, Optional
 
 from slotcore import asked, checks, codes, config_table, protocol, reply
-from slotward import answers, calling, own, telling, trial_ids
+from slotward import answers, calling, opening, own, telling, trial_ids
 
 if TYPE_CHECKING:
     import argparse
@@ -138,9 +138,7 @@ def _handed(documents: Dict[str, bytes]) -> List[int]:
     for kind, content in documents.items():
         descriptor = os.memfd_create(kind, os.MFD_CLOEXEC)
         files.append(descriptor)
-        view = memoryview(content)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        opening.write_all(descriptor, content)
     return files
 
 

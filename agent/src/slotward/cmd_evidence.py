@@ -47,7 +47,7 @@ def _one(product: products.Product, trial_id: str) -> answers.Answer:
         ids = ", ".join(one["id"] for one in evidence_file.kept(product)[0]) or "none"
         last = host.read_state(product).update.last
         more = "; `slotward evidence --gather` looks what the journal still has of it"
-        is_last = last is not None and last.trial_id == trial_id and last.state in ("rolled-back", "rollback-failed")
+        is_last = clearable.evidence_of(last) == clearable.evidence(trial_id)
         text = f"no evidence of trial {trial_id} of {product.name} is kept; kept: {ids}{more if is_last else ''}"
         raise codes.refused(codes.NO_EVIDENCE, text)
     answer = answers.base(product.name, "idle")
@@ -66,7 +66,7 @@ def _gather(args: argparse.Namespace) -> answers.Answer:
     else:
         product = own.asked(args).product
         last = host.read_state(product).update.last
-        if last is None or last.state not in ("rolled-back", "rollback-failed"):
+        if last is None or clearable.evidence_of(last) is None:
             raise codes.refused(codes.NO_EVIDENCE, f"the last trial of {product.name} did not fail: nothing to gather")
         known = evidence_gather.Known(product, last)
     before = evidence_file.is_kept(known.product, known.last.trial_id)

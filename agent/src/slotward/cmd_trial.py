@@ -13,7 +13,6 @@ from slotward import (
     answers,
     asking,
     audit,
-    clearable,
     cmd_settle,
     effects,
     following,
@@ -22,6 +21,7 @@ from slotward import (
     manager,
     own,
     process,
+    telling,
 )
 
 if TYPE_CHECKING:
@@ -69,21 +69,10 @@ def _about_any(product: products.Product, act: Callable[[str], answers.Answer]) 
 
 def ended(product: products.Product, last: records.Last, changed: bool) -> answers.Answer:
     """The answer for a trial that has ended already: confirmed, or back on the old version and why."""
-    if last.state == "confirmed":
-        answer = answers.base(product.name, "confirmed", message=last.why, changed=changed)
-        lines = [f"{product.name} {last.to_version} is confirmed"]
-    else:
-        answer = answers.base(product.name, _state_after(product, last), last.code, last.why, changed)
-        lines = [f"{answer['state']}: {last.why}"]
-        if changed and answer["state"] == "rollback-failed":
-            audit.rollback_failed(product, last)
-        if last.state != "abandoned":
-            lines.append(f"to allow it again: {clearable.command(last.to_version)}")
-            lines.append(f"what it left: {clearable.evidence(last.trial_id)}")
-    answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id})
-    answer["evidence"] = clearable.evidence_of(last)
-    answer["retry"] = clearable.command(last.to_version) if last.state not in ("confirmed", "abandoned") else None
-    return answers.Answer(answers.DONE if last.state == "confirmed" else answers.NOT_CONFIRMED, answer, lines)
+    state = _state_after(product, last)
+    if changed and state == "rollback-failed":
+        audit.rollback_failed(product, last)
+    return telling.ended(product, last, changed, state)
 
 
 def _state_after(product: products.Product, last: records.Last) -> str:

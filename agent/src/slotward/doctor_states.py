@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-OK, WARN, FAIL = "ok", "warn", "fail"
-
 
 class Finding(NamedTuple):
     """One check's result; `run` is the command that mends it, `entry` the state's name: both "" when all is well."""

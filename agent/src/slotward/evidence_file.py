@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from slotcore import codes, evidence, strictjson
 from slotcore import product as products
-from slotward import opening
+from slotward import opening, staging
 
 LEAST_FREE = 16 << 20
 LEAST_INODES = 64
@@ -95,23 +95,8 @@ def make_room(product: products.Product) -> str:
 
 def write(product: products.Product, trial_id: str, data: bytes) -> None:
     """Put a trial's file there, in the place of whatever has its name."""
-    name, partial = evidence.name_of(trial_id), evidence.name_of(trial_id) + evidence.PARTIAL
     with _there(product, makes=True) as directory:
-        _remove(directory, partial)
-        descriptor = os.open(partial, opening.CREATE, 0o600, dir_fd=directory)
-        try:
-            os.fchmod(descriptor, 0o600)
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
-        except OSError:
-            _remove(directory, partial)
-            raise
-        finally:
-            os.close(descriptor)
-        os.rename(partial, name, src_dir_fd=directory, dst_dir_fd=directory)
-        os.fsync(directory)
+        staging.put(directory, evidence.name_of(trial_id), data, evidence.PARTIAL)
 
 
 def _read(directory: int, name: str, path: str) -> Dict[str, Any]:

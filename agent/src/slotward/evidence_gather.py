@@ -71,9 +71,8 @@ def begin(product: products.Product, state: settle.State, pending: Optional[tria
     argv = [build_info.program_path(), "evidence", "--product", product.name, "--gather", _packed(known)]
     try:
         unit = f"slotward-evidence-{product.name}-{last.trial_id}"
-        said = (
-            f"Description=Slotward: evidence of {product.name} {last.to_version}"  # else it is the whole command line
-        )
+        # else it is the whole command line
+        said = f"Description=Slotward: evidence of {product.name} {last.to_version}"
         systemd.run_detached(argv, unit, (said, *LIMITS), ASK_S)
     except (codes.Refused, codes.Retryable, OSError) as error:
         audit.warn(f"no evidence of {last.to_version} was gathered: {error}; `slotward evidence --gather` does it now")

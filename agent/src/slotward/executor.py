@@ -14,7 +14,7 @@ import stat
 from typing import Callable, Dict, Mapping
 
 from slotcore import codes, ops
-from slotward import faults
+from slotward import faults, opening
 
 
 def sync_path(path: str) -> None:
@@ -37,9 +37,7 @@ def _write(path: str, data: bytes, mode: int) -> None:
     _remove(path)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        opening.write_all(descriptor, data)
         os.fchmod(descriptor, mode)
     finally:
         os.close(descriptor)

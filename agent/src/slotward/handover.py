@@ -286,9 +286,7 @@ def _copy(entry: _Entry, source: int, to: accounts.Account, mode: int) -> None:
             block = os.pread(source, 1 << 18, done)
             if not block:
                 break
-            view = memoryview(block)
-            while view:
-                view = view[os.write(target, view) :]
+            opening.write_all(target, block)
             done += len(block)
         os.fchown(target, to.uid, to.gid)
         os.fchmod(target, mode)

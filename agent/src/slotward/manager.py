@@ -253,9 +253,8 @@ def go_back(product: products.Product, seen: Look, why: str, code: str = codes.O
     except OSError as error:
         raise effects.as_retryable(error, f"finish going back to {product.name} {_from(seen)}") from error
     after = look(product)
-    _keep_evidence(
-        product, seen, after
-    )  # first: whoever settles later notes the end, and has nothing to gather any more
+    # first: whoever settles later notes the end, and has nothing to gather any more
+    _keep_evidence(product, seen, after)
     _note_settled(product, after)
 
 

@@ -44,6 +44,13 @@ def is_there(path: str) -> bool:
     return True
 
 
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it, in however many calls the kernel takes it."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
 def unsafe(path: str, what: str) -> codes.Refused:
     """The refusal of a staged file or directory."""
     return codes.refused(codes.STAGED_UNSAFE, "%s is %s: remove it and try again" % (path, what))

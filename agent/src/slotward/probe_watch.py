@@ -70,9 +70,8 @@ class Watch:
                 if not self._ended(seen):
                     return
             elif pending is None or pending.boot_id != seen.clock.boot_id:
-                cmd_settle.if_free(
-                    self._product, "probe"
-                )  # somebody has won the end and not finished it; the guard gives the length anew
+                # somebody has won the end and not finished it; the guard gives the length anew
+                cmd_settle.if_free(self._product, "probe")
                 time.sleep(IDLE_S)
             elif setup.problems or not probe_store.is_asked(self._product):
                 why = "; ".join(setup.problems) or f"confirm_sources of {self._product.name} does not name probe"

@@ -149,21 +149,24 @@ def write(directory: str, name: str, content: bytes) -> None:
     """Put a file of these bytes into the directory, its owner's alone: whole and durable when its name is there."""
     above = opening.open_directory(directory)
     try:
-        descriptor = _create(above, name + NEW, 0o600)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            os.fsync(descriptor)
-        except OSError:
-            os.unlink(name + NEW, dir_fd=above)
-            raise
-        finally:
-            os.close(descriptor)
-        os.rename(name + NEW, name, src_dir_fd=above, dst_dir_fd=above)
-        os.fsync(above)
+        put(above, name, content)
     finally:
         os.close(above)
+
+
+def put(above: int, name: str, content: bytes, half: str = NEW) -> None:
+    """As `write`, below an open directory; until it is whole, it has the name with `half` behind it."""
+    descriptor = _create(above, name + half, 0o600)
+    try:
+        opening.write_all(descriptor, content)
+        os.fsync(descriptor)
+    except OSError:
+        os.unlink(name + half, dir_fd=above)
+        raise
+    finally:
+        os.close(descriptor)
+    os.rename(name + half, name, src_dir_fd=above, dst_dir_fd=above)
+    os.fsync(above)
 
 
 def copy_verified(source: int, path: str, size: int, sha256: str, mode: int = 0o755) -> None:

@@ -48,14 +48,14 @@ def begun(product: products.Product, pending: trial.Trial, state: settle.State, 
     return answers.Answer(answers.DONE, answer, [hint(product.name, pending)])
 
 
-def ended(product: products.Product, last: records.Last, changed: bool = True) -> answers.Answer:
-    """The answer for a trial that has ended, by its record alone; `changed` for who has seen it end."""
-    done = last.state == "confirmed"
-    answer = answers.base(product.name, last.state, codes.OK if done else last.code, last.why, changed)
+def ended(product: products.Product, last: records.Last, changed: bool = True, state: str = "") -> answers.Answer:
+    """The answer for a trial that has ended, by its record, or by the `state` that was seen; `changed` for who has seen it end."""
+    done, state = last.state == "confirmed", state or last.state
+    answer = answers.base(product.name, state, codes.OK if done else last.code, last.why, changed)
     retry = None if last.state in ("confirmed", "abandoned") else clearable.command(last.to_version)
     answer.update({"from": last.from_version, "to": last.to_version, "id": last.trial_id, "retry": retry})
     answer["evidence"] = clearable.evidence_of(last)
-    lines = [f"{product.name} {last.to_version} is confirmed" if done else f"{last.state}: {last.why}"]
+    lines = [f"{product.name} {last.to_version} is confirmed" if done else f"{state}: {last.why}"]
     lines += [f"to allow it again: {retry}", f"what it left: {answer['evidence']}"] if retry else []
     return answers.Answer(answers.DONE if done else answers.NOT_CONFIRMED, answer, lines)
 

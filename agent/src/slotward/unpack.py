@@ -209,9 +209,7 @@ class _Tree:
         """Write the next bytes of the file."""
         self._digest.update(block)
         self._size += len(block)
-        view = memoryview(block)
-        while view:
-            view = view[os.write(self._file, view) :]
+        opening.write_all(self._file, block)
 
     def end(self) -> None:
         """Finish the file that is open, if any; an error of the disk may show only at its close (field case P1)."""
