@@ -22,7 +22,6 @@ Items = FrozenSet[Tuple[str, bytes]]
 SEEN = 8192
 """Of so many trees; a test walks through fewer."""
 VERIFIED = frozenset(values.BYTES.values())
-TRIAL_FILES = ("trial", "trial.confirm", "trial.revert")
 ORDERS: Dict[str, Tuple[Tuple[str, Unit], ...]] = {
     "a command": (),
     "a start": (("start", STOPPED),),
