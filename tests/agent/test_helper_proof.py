@@ -17,7 +17,7 @@ import pytest
 from agent.resting import ID
 
 from agent import guarding, resting
-from slotcore import codes, proof, protocol, trial
+from slotcore import codes, proof, protocol, records, trial
 from slotward import answers, cmd_trial, host, manager, process
 
 HELPER = "probe-helper.service"
@@ -262,3 +262,33 @@ def test_a_greeting_says_who_listens(tmp_path: pathlib.Path) -> None:
     path = str(tmp_path / "socket")
     with listening(path, said=greeting(OTHER)):
         assert process.listen_to_helper(path) == proof.Greeting(OTHER, os.getpid())
+
+
+def test_nothing_is_compared_with_records_that_are_lost(here: Here) -> None:
+    """I3: who confirms is told of the record, not of bytes that no record vouches for; the trial goes on."""
+    here.product = here.product._replace(helper_unit="", helper_socket="")
+    main = here.start("b")
+    (here.root / "show").write_text(f"ActiveState=active\nMainPID={main}\n")
+    for name in ("slots.json", "slots.json.copy"):
+        pathlib.Path(here.product.path(name)).unlink(missing_ok=True)
+    with pytest.raises(codes.BrokenRecord, match=r"slots\.json"):
+        here.confirm()
+    assert os.path.exists(here.product.path("trial"))
+
+
+@pytest.mark.parametrize(
+    ("active", "state", "noted"), [("active", "rolled-back", 0), ("inactive", "rollback-failed", 1)]
+)
+def test_H6_an_end_is_told_by_what_runs_then(here: Here, active: str, state: str, noted: int) -> None:
+    """Going back that did not help has a name of its own, in the answer and in the log; who asks again notes nothing."""
+    (here.root / "show").write_text(f"ActiveState={active}\nJob=0\n")
+    product = here.product._replace(helper_unit="")
+    last = records.Last(ID, "rolled-back", codes.CRASH_LOOP, "it kept exiting", "1.0.0", "1.1.0", 5)
+    for changed in (True, False):
+        answer = cmd_trial.ended(product, last, changed)
+        assert (answer.exit, answer.json["state"], answer.json["changed"]) == (answers.NOT_CONFIRMED, state, changed)
+        assert answer.lines[0] == f"{state}: it kept exiting"
+        assert answer.json["evidence"] == f"slotward evidence {ID}"
+        assert answer.json["retry"] == "slotward update --clear-failed 1.1.0"
+    log = pathlib.Path(product.path("audit.log"))
+    assert (log.read_text().count('"rollback-failed"') if log.exists() else 0) == noted
