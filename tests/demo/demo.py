@@ -81,7 +81,7 @@ class Demo:
         """Three keys, three releases, each signed by two."""
         from support import broken
 
-        crash = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
+        crash = broken.named("crash-at-start")
         for version, sequence, kind in (("1.0.0", 1, None), ("1.1.0", 2, None), ("1.2.0", 3, crash)):
             self.releases[version] = self.workshop.release(version, sequence, kind)
             say(

@@ -17,7 +17,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "hosts"))
 
 import hosts
-from support import faults, modes, releases
+from support import broken, faults, modes, releases
 from support import node as nodes
 
 FAILED = pytest.StashKey[bool]()
@@ -95,6 +95,12 @@ def v100(shop: releases.Workshop) -> releases.Release:
 def v110(shop: releases.Workshop) -> releases.Release:
     """The next one."""
     return shop.release("1.1.0", 2)
+
+
+@pytest.fixture(scope="session")
+def crashing(shop: releases.Workshop) -> releases.Release:
+    """One whose daemon exits with status 1 at each start, although its smoke test passes."""
+    return shop.broken(broken.named("crash-at-start"))
 
 
 @pytest.fixture(scope="session")

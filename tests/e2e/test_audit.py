@@ -11,18 +11,10 @@ import subprocess
 from typing import Any
 
 import pytest
-from support import broken, releases
 from support import node as nodes
+from support import releases
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "operator" / "audit.md"
-CRASHES = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
-
-
-@pytest.fixture(scope="session")
-def crashing(shop: releases.Workshop) -> releases.Release:
-    """A release whose daemon exits at each start, although its smoke test passes."""
-    number = 10 + broken.KINDS.index(CRASHES)
-    return shop.release(f"1.{number}.0", number, CRASHES)
 
 
 def lines(node: nodes.Node) -> list[dict[str, Any]]:

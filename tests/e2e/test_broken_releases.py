@@ -43,12 +43,6 @@ def kinds(chosen: Sequence[broken.Broken], quick: set[str]) -> list[object]:
     ]
 
 
-def release_of(shop: releases.Workshop, kind: broken.Broken) -> releases.Release:
-    """The broken release of that kind."""
-    number = 10 + broken.KINDS.index(kind)
-    return shop.release(f"1.{number}.0", number, kind)
-
-
 def seconds_to_go_back(node: nodes.Node) -> float:
     """From the restart into the new release to the old version's daemon being ready, by the journal.
 
@@ -70,7 +64,7 @@ def test_a_look_refuses_it_before_the_switch(
 
     In start mode root looks when the daemon starts: a request costs one start, and one that is refused at once costs none.
     """
-    bad = release_of(shop, kind)
+    bad = shop.broken(kind)
     before = node.unit()
     answer = node.begin(bad)
     assert (answer.exit, answer.code, answer.json["state"]) == (3, kind.code, "refused"), answer
@@ -110,7 +104,7 @@ def test_the_trial_ends_it_without_an_operator(
     node: nodes.Node, shop: releases.Workshop, kind: broken.Broken, v110: releases.Release
 ) -> None:
     """Back on the old version, remembered with its reason, refused until cleared; then the host takes a good one."""
-    bad = release_of(shop, kind)
+    bad = shop.broken(kind)
     length = 8 if kind.trial_codes == broken.LATE else 60
     node.configure(trial_length_s=length)
     blind = ("--no-smoke",) if kind.by == "look" else ()  # an operator's flag: so the others go the daemon's way
@@ -152,7 +146,7 @@ def test_a_release_that_fills_the_disk(
     small = nodes.Node(
         machines.run.up(f"full-{node.host.suite}", node.host.suite, disk_mb=64, inodes=512), shop, node.mode.name
     )
-    data, bad = "/var/lib/slotward", release_of(shop, kind)
+    data, bad = "/var/lib/slotward", shop.broken(kind)
     try:
         small.sh(f"mkdir -p {data} /opt/slotward/data && mount --bind /opt/slotward/data {data}")
         small.fresh(v100, trial_length_s=60)
@@ -179,9 +173,10 @@ def test_a_release_that_fills_the_disk(
 def test_a_release_that_starts_slowly_is_confirmed_once_it_is_there(node: nodes.Node, shop: releases.Workshop) -> None:
     """Not while it is not ready, however often somebody asks; from then on as any other."""
     kind = broken.named("slow-start")
-    slow = release_of(shop, kind)
+    slow = shop.broken(kind)
     with outcomes.told(node, kind.name) as row:
         trial = node.on_trial(slow)
+        node.waits(lambda: node.unit().active == "activating", 10, "its restart has begun")
         early = node.slotward(*node.confirm_line(trial, 0))
         assert (early.exit, early.code) == (6, "not-proven"), early
         assert "the unit is activating, not active" in early.message
@@ -197,7 +192,7 @@ def test_a_release_that_crashes_at_every_second_start_is_no_crash_loop(
 ) -> None:
     """One exit is no loop: it is confirmed once it stays up, and systemd starts it again ever after."""
     kind = broken.named("crashes-every-second-start")
-    bad = release_of(shop, kind)
+    bad = shop.broken(kind)
     with outcomes.told(node, kind.name) as row:
         trial = node.on_trial(bad)
         node.waits(lambda: node.running() == bad.version, 20, "its second start stays up")
@@ -217,7 +212,7 @@ def test_i5_a_release_that_crashes_once_it_is_confirmed_is_left_by_an_operator_a
 ) -> None:
     """Nobody goes back: status and doctor say what goes on and what leads out, and that does; the floor never falls."""
     kind = broken.named("crashes-once-confirmed")
-    bad, better = release_of(shop, kind), shop.release("1.90.0", 90)
+    bad, better = shop.broken(kind), shop.release("1.90.0", 90)
     with outcomes.told(node, kind.name) as row:
         trial = node.on_trial(bad)
         node.waits(lambda: node.running() == bad.version, 20, "it runs")
@@ -246,7 +241,7 @@ def test_a_release_that_acts_as_root(node: nodes.Node, shop: releases.Workshop) 
     What still holds in root mode: the host runs signed bytes, an operator's word ends it, doctor tells, and setup mends.
     """
     kind = broken.named("acts-as-root")
-    bad = release_of(shop, kind)
+    bad = shop.broken(kind)
     node.configure(trial_length_s=20)
     tried = "act as root outside of its sandbox"
     with outcomes.told(node, kind.name) as row:
@@ -283,5 +278,5 @@ def test_no_code_of_the_new_release_takes_part_in_going_back(shop: releases.Work
     assert kind.overlay is not None
     assert "slotward" not in kind.overlay
     assert "slotcore" not in kind.overlay
-    path = release_of(shop, kind).artifact
+    path = shop.broken(kind).artifact
     assert os.path.getsize(path) > len(kind.overlay)

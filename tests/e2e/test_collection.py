@@ -154,7 +154,7 @@ def test_two_upgrades_confirm_and_one_that_crashes_stops_the_run(
     again = play(controller, UPGRADE, **wanted(shop, v120))
     assert again.status == 0
     assert again.recap()[bare.host.name]["changed"] == 0
-    kind = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
+    kind = broken.named("crash-at-start")
     bad = shop.release("7.3.0", 30, kind)
     played = play(controller, UPGRADE, **wanted(shop, bad))
     assert played.status != 0

@@ -4,19 +4,10 @@
 from __future__ import annotations
 
 import pytest
-from support import broken, releases
 from support import node as nodes
+from support import releases
 
 pytestmark = pytest.mark.every_mode
-
-CRASHES = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
-
-
-@pytest.fixture(scope="session")
-def crashing(shop: releases.Workshop) -> releases.Release:
-    """A release whose daemon exits at each start, although its smoke test passes."""
-    number = 10 + broken.KINDS.index(CRASHES)
-    return shop.release(f"1.{number}.0", number, CRASHES)
 
 
 @pytest.mark.host

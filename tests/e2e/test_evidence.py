@@ -7,10 +7,9 @@ import pathlib
 from typing import Any
 
 import pytest
-from support import broken, plays, releases
 from support import node as nodes
+from support import plays, releases
 
-CRASHES = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
 PLACE = f"{nodes.SLOTS}/evidence"
 FETCH = """
 - name: Fetch it
@@ -22,13 +21,6 @@ FETCH = """
     - name: Read the events
       slotward.fleet.events:
 """
-
-
-@pytest.fixture(scope="session")
-def crashing(shop: releases.Workshop) -> releases.Release:
-    """A release whose daemon exits with status 1 at each start."""
-    number = 10 + broken.KINDS.index(CRASHES)
-    return shop.release(f"1.{number}.0", number, CRASHES)
 
 
 def failed(node: nodes.Node, release: releases.Release, trial: str) -> dict[str, Any]:

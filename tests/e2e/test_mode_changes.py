@@ -16,7 +16,7 @@ from support import node as nodes
 
 ORDER = (modes.HELPER, modes.START, modes.ROOT, modes.START, modes.HELPER, modes.ROOT)
 LIMITS = {modes.HELPER: {nodes.UNIT: 2.0, modes.HELPER_UNIT: 5.0}, modes.START: {nodes.UNIT: 2.0}}
-CRASHES = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
+CRASHES = broken.named("crash-at-start")
 
 
 def kept(node: nodes.Node) -> list[Any]:

@@ -104,7 +104,7 @@ def test_C10_every_way_to_a_release_is_behind_one_gate(
 def test_a_hold_never_touches_a_pending_trial(installed: nodes.Node, v110: releases.Release, end: str) -> None:
     """It ends as it would have: confirmed, taken back, or ended by the guard; settling leaves it waiting."""
     if end == "guard":
-        kind = next(kind for kind in broken.KINDS if kind.name == "exit1")
+        kind = broken.named("exit1")
         installed.on_trial(installed.shop.release("1.16.0", 16, kind), "--no-smoke")
         installed.configure(enabled=False)
         installed.goes_back(("crash-loop", "deadline-passed"), within=40)

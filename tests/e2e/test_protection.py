@@ -94,9 +94,7 @@ def test_i6_nothing_that_the_service_user_controls_runs_as_root(
         assert marks(node, "svc") != []  # the library works: the daemon itself, which is svc's, loaded it
 
         node.upgraded(v110)
-        kind = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
-        number = 10 + broken.KINDS.index(kind)
-        node.on_trial(shop.release(f"1.{number}.0", number, kind))
+        node.on_trial(shop.broken(broken.named("crash-at-start")))
         node.waits(lambda: node.link("current") == node.link("good") == "b", 30, "current names good again")
         node.waits(lambda: node.unit().active == "active", 20, "the old version runs")
         assert node.update()["last"]["code"] == "crash-loop"

@@ -10,12 +10,11 @@ import subprocess
 import time
 
 import pytest
-from support import broken, faults, modes, releases, starting
+from support import faults, modes, releases, starting
 from support import node as nodes
 
 pytestmark = [pytest.mark.quick_modes, pytest.mark.only_modes(modes.START)]
 
-CRASHES = next(kind for kind in broken.KINDS if kind.name == "crash-at-start")
 APPLY = modes.APPLY_UNIT
 CONFIRM, GIVE_UP = "slotward-confirm", "slotward-giveup"
 EVIL = """
@@ -133,10 +132,9 @@ def test_the_daemon_gives_its_own_trial_up(start: starting.Starting, v110: relea
 
 
 @pytest.mark.hosts
-def test_a_bad_release_goes_back_by_the_guard(start: starting.Starting, shop: releases.Workshop) -> None:
+def test_a_bad_release_goes_back_by_the_guard(start: starting.Starting, crashing: releases.Release) -> None:
     """I2: root's oneshot runs before each of its starts, from the good slot, and does not get in the guard's way."""
-    number = 10 + broken.KINDS.index(CRASHES)
-    start.stages(shop.release(f"1.{number}.0", number, CRASHES))
+    start.stages(crashing)
     start.restart(check=False)
     start.node.goes_back(("crash-loop",), 20)
     start.restart()

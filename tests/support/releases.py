@@ -145,6 +145,11 @@ class Workshop:
             self.release_command("sign", "--manifest", str(found.manifest), "--key", str(key.path), "--yes")
         return found
 
+    def broken(self, kind: brokens.Broken) -> Release:
+        """The release that is broken in this way; each has a version and a sequence of its own."""
+        number = 10 + brokens.KINDS.index(kind)
+        return self.release(f"1.{number}.0", number, kind)
+
     def target(self, release: Release, url: str = "https://releases.invalid/none") -> Dict[str, str]:
         """The target that a control side would send for `release`."""
         published = release.manifest.read_text(encoding="utf-8")
