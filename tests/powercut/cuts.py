@@ -105,7 +105,7 @@ class Disks:
     def keep(self, number: int) -> pathlib.Path:
         """Put what a cut left where nothing overwrites it."""
         kept = WORK / f"violation-{self.filesystem}-{number}"
-        image.copy([*self.paths, self.directory / "console.log"], kept)
+        image.copy([path for path in (*self.paths, self.directory / "console.log") if path.exists()], kept)
         return kept
 
 
