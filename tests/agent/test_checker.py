@@ -389,6 +389,11 @@ def test_it_asks_systemd_and_looks_at_what_the_main_process_has_open(
         assert host.rules(running="probe.service") == {"I1"}
     (fake / "shown").write_text(f"ActiveState=active\nMainPID={os.getpid()}\n")
     assert host.rules(running="probe.service") == {"I1"}
+    copy = tmp_path / "copy"
+    copy.write_bytes((host.slots / "a").read_bytes())
+    with copy.open("rb"):
+        copy.unlink()
+        assert host.rules(running="probe.service") == set(), "as after an adoption: the same bytes, another file"
 
 
 def test_it_imports_nothing_of_ours() -> None:

@@ -8,6 +8,7 @@ A trial that is still pending at the end is ended by the guard at its deadline.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -24,6 +25,10 @@ echo $((left - 1)) >{place}/left
 [ "$left" -ne 1 ] || exec strace -o {place}/trace {words} {real} "$@"
 exec {real} "$@"
 """
+JOURNAL = """#!/bin/sh
+echo '{"MESSAGE": "what the release says", "__MONOTONIC_TIMESTAMP": "1"}'
+"""
+"""In place of this machine's journal, which has nothing of ours."""
 _CHANGING = """
 rename renameat renameat2 fsync fdatasync sync write pwrite64 writev symlink symlinkat link linkat unlink unlinkat rmdir mkdir
 mkdirat chmod fchmod fchmodat chown fchown fchownat ftruncate flock
@@ -60,7 +65,11 @@ class Bench:
         self.tools.mkdir()
         self.host.environment["PATH"] = f"{self.tools}:{self.host.environment['PATH']}"
         self.trace, self.names = str(top / "trace"), ",".join(tracing.supported())
-        self.agent = zygote.Zygote(str(releases.directory / "agent"), self.host.environment, str(top / "out"))
+        archive = str(releases.directory / "agent")
+        self.agent = zygote.Zygote(archive, self.host.environment, str(top / "out"))
+        self.units = zygote.Listener(archive, self.host.environment, top / "units")
+        self._tool("journalctl", JOURNAL)
+        self._tool("systemd-run", self.units.shim)
         self.host.run_agent = self.run_agent
         self.jobs = {job.name: job for job in jobs.jobs(releases)}
         self._expected: Dict[str, Tuple[Dict[str, Any], Dict[str, Any]]] = {}
@@ -69,6 +78,21 @@ class Bench:
         """Leave nothing running."""
         self.host.ends()
         self.agent.close()
+        self.units.close()
+
+    def _tool(self, name: str, text: str) -> None:
+        """Put a program in front of the one of that name."""
+        (self.tools / name).write_text(text)
+        (self.tools / name).chmod(0o755)
+
+    @contextlib.contextmanager
+    def _units_as_programs(self) -> Iterator[None]:
+        """Meanwhile what runs the agent in a unit starts it as a program: faults are for its processes too."""
+        (self.tools / "systemd-run").unlink()
+        try:
+            yield
+        finally:
+            self._tool("systemd-run", self.units.shim)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -131,7 +155,8 @@ class Bench:
         dry = Ended(1, "", "")
         for _turn in range(TRIES):
             self.prepare(job)
-            dry = self.traced(job, ["-f", "-y", "-s", "160", "-e", f"trace=execve,{self.names}"])
+            with self._units_as_programs():
+                dry = self.traced(job, ["-f", "-y", "-s", "160", "-e", f"trace=execve,{self.names}"])
             if dry.status == 0:
                 return dry
         raise AssertionError(f"the dry run of {job.name} ends with {dry.status}: {dry.said}")
@@ -190,13 +215,11 @@ class Bench:
         program, _dot, number = case.process.rpartition(".")
         (self.tools / "left").write_text(f"{number}\n")
         quoted = " ".join(f"'{word}'" for word in words)
-        shim = self.tools / program
-        shim.write_text(SHIM.format(place=self.tools, words=quoted, real=_real(program)))
-        shim.chmod(0o755)
+        self._tool(program, SHIM.format(place=self.tools, words=quoted, real=_real(program)))
         try:
             done = self.run_guard(job) if job.guard else self.run_agent(*job.words, given=job.given)
         finally:
-            shim.unlink()
+            (self.tools / program).unlink()
         trace = self.tools / "trace"
         return Ended(done.status, done.said, trace.read_text("utf-8", "replace") if trace.exists() else "")
 
@@ -206,7 +229,9 @@ class Bench:
         expected = self.expected(job)
         before = self.prepare(job)
         (self.tools / "trace").unlink(missing_ok=True)
-        ended = self.inject(job, case)
+        in_units = case.process == CHILDREN or case.process.startswith("systemd-run.")
+        with self._units_as_programs() if in_units else contextlib.nullcontext():
+            ended = self.inject(job, case)
         hit = self._hit(job, case, ended)
         outcome = _outcome(ended)
         wrong: List[str] = []

@@ -380,7 +380,7 @@ class Look:
             self.bad("I5", "good is %s now, and nothing confirmed that (floor %s)" % (release.get("version"), floor))
 
     def judge_running(self, unit: str) -> None:
-        """The unit is active, and its main process has the bytes of `current` open."""
+        """The unit is active, and its main process has the bytes of `current` open; before it is adopted, of the entrypoint."""
         shown = subprocess.run(
             ["systemctl", "show", "--property=ActiveState,MainPID", "--", unit],
             capture_output=True,
@@ -392,18 +392,23 @@ class Look:
         if found.get("ActiveState") != "active" or pid == "0":
             self.bad("I1", "%s is %s, its main process is %s" % (unit, found.get("ActiveState"), pid))
             return
-        path = self.root + resolve(self.root, self.program("current"))
-        wanted = (os.stat(path).st_dev, os.stat(path).st_ino)
-        for one in [
-            "/proc/%s/exe" % pid,
-            *("/proc/%s/fd/%s" % (pid, each) for each in os.listdir("/proc/%s/fd" % pid)),
-        ]:
-            try:
-                if (os.stat(one).st_dev, os.stat(one).st_ino) == wanted:
-                    return
-            except OSError:
-                continue
+        path = self.root + resolve(self.root, self.program("current") if self.links["current"] else self.entrypoint)
+        wanted = os.stat(path)
+        for one in ("exe", *("fd/" + each for each in os.listdir("/proc/%s/fd" % pid))):
+            if self.same("/proc/%s/%s" % (pid, one), path, wanted):
+                return
         self.bad("I1", "the main process %s of %s has not %s open" % (pid, unit, path))
+
+    def same(self, opened: str, path: str, wanted: os.stat_result) -> bool:
+        """Whether that is this file, or one with its bytes: what is adopted while it runs is a copy in its slot."""
+        try:
+            found = os.stat(opened)
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return True
+            same_size = stat.S_ISREG(found.st_mode) and found.st_size == wanted.st_size
+            return same_size and contents_digest(opened) == contents_digest(path)
+        except OSError:
+            return False
 
 
 def judge(

@@ -24,6 +24,7 @@ import sys
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Sequence
 
 from faults import checker
+from support import archive
 
 from agent import starts
 
@@ -145,7 +146,9 @@ def make_releases(directory: pathlib.Path) -> Releases:
         (directory / f"{version}.manifest").write_text(json.loads(signed.target)["signature"], encoding="utf-8")
     argv = [sys.executable, str(ROOT / "agent/build.py"), "--version", "0.9.0", "--sequence", "1", "--output"]
     built = subprocess.run([*argv, str(directory)], capture_output=True, text=True, check=True).stdout.strip()
-    os.rename(built, directory / "agent")
+    (directory / "agent").write_bytes(archive.compiled(pathlib.Path(built).read_bytes()))
+    (directory / "agent").chmod(0o755)
+    os.unlink(built)
     (directory / "trust.json").write_text(json.dumps([shop.pins, shop.threshold]), encoding="ascii")
     return read_releases(directory)
 

@@ -88,7 +88,9 @@ def end(_number: int, _frame: object) -> NoReturn:
 
 
 def work(args: argparse.Namespace) -> None:
-    """This worker's share of the cases."""
+    """This worker's share of the cases, on one processor: strace and what it traces wait for each other at every call."""
+    there = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {there[args.worker % len(there)]})
     top = pathlib.Path(args.top)
     done = {tuple(row[key] for key in KEY) for row in kept_rows(kept_in(args), source_of(top))}
     bench = cases.Bench(top / f"worker-{args.worker}", releases_in(top))

@@ -6,6 +6,8 @@ What a fault may hit begins there. A run that is to be traced waits until it is 
 
 As a program: `python -I zygote.py ARCHIVE GO`, GO being a descriptor to wait on. Each line on standard input is
 `{"argv": [...], "given": text, "out": file, "hold": bool}`; answered by `{"pid": n}` and, when that has ended, by `{"status": n}`.
+With a directory in GO's place it is asked by whoever has only a shell (`SHIM`): the asker's number and the words, a line each,
+in the directory's FIFO `asked`; that number and the status come back in `answers`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import contextlib
 import importlib
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -72,9 +75,41 @@ def serve(archive: str, go: int) -> None:
         if not pid:
             run(main, archive, asked, go)
         print(json.dumps({"pid": pid}), flush=True)
-        _pid, status = os.waitpid(pid, 0)
-        ended = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-        print(json.dumps({"status": ended}), flush=True)
+        print(json.dumps({"status": ended(pid)}), flush=True)
+
+
+def ended(pid: int) -> int:
+    """Wait for its end: its status, or minus the signal that ended it."""
+    _pid, status = os.waitpid(pid, 0)
+    return os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+
+
+SHIM = """#!/bin/sh
+printf 'systemd-run %s\\n' "$*" >>"$FAKE_SYSTEMD/calls"
+while [ "$1" != -- ]; do shift; done
+shift
+[ "$1" = {archive} ] || exec "$@"
+shift
+for word in $$ "$@"; do printf '%s\\n' "$word"; done >{place}/asked
+while read -r who status; do
+    [ "$who" != $$ ] || exit "$status"
+done <{place}/answers
+"""
+"""A `systemd-run` that has a listening program run the agent, where the agent is what is to be run."""
+
+
+def listen(archive: str, place: str) -> None:
+    """Until it is killed."""
+    main = load(archive)
+    answers = os.open(f"{place}/answers", os.O_RDWR)  # so that it never waits for a reader
+    print(json.dumps({"ready": True}), flush=True)
+    while True:
+        with open(f"{place}/asked", encoding="utf-8") as file:
+            who, *argv = file.read().splitlines()
+        pid = os.fork()
+        if not pid:
+            run(main, archive, {"argv": argv, "given": "", "out": f"{place}/out", "hold": False}, 0)
+        os.write(answers, f"{who} {ended(pid)}\n".encode("ascii"))
 
 
 class Zygote:
@@ -125,6 +160,30 @@ class Zygote:
         os.close(self._go)
 
 
+class Listener:
+    """A program that runs the agent for `place`/systemd-run, as systemd would run a transient unit of it."""
+
+    def __init__(self, archive: str, environment: Mapping[str, str], place: pathlib.Path) -> None:
+        place.mkdir()
+        for name in ("asked", "answers"):
+            os.mkfifo(place / name)
+        self.shim = SHIM.format(archive=archive, place=place)
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", __file__, archive, str(place)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=dict(environment), cwd="/", text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            raise AssertionError("the agent's archive does not load")
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        self._process.kill()
+        self._process.wait()
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    serve(sys.argv[1], int(sys.argv[2]))
+    if sys.argv[2].isdigit():
+        serve(sys.argv[1], int(sys.argv[2]))
+    listen(sys.argv[1], sys.argv[2])

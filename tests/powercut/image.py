@@ -11,19 +11,15 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import io
 import json
-import marshal
 import os
 import pathlib
 import shutil
 import subprocess
-import zipfile
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from hosts import base, process, settings
-from support import debian, products, releases
+from support import archive, debian, products, releases
 
 SUITE = "bookworm"
 PACKAGE = "linux-image-cloud-amd64"
@@ -174,25 +170,6 @@ def program(version: str) -> bytes:
     return (text + "#" * 16384 + "\n").encode("ascii")  # some blocks, that a cut can lose
 
 
-def compiled(agent: pathlib.Path) -> bytes:
-    """The agent with each of its modules compiled beside the source: the virtual processor is a slow one.
-
-    What runs is the same; this machine's Python has the guest's version.
-    """
-    data = agent.read_bytes()
-    made = io.BytesIO()
-    with zipfile.ZipFile(agent) as found, zipfile.ZipFile(made, "w") as packed:
-        for entry in found.infolist():
-            text = found.read(entry)
-            packed.writestr(entry, text)
-            if entry.filename.endswith(".py"):
-                code = compile(text, entry.filename, "exec", dont_inherit=True)
-                stamp = b"\x01\0\0\0" + bytes(8)  # never compared with the source
-                whole = importlib.util.MAGIC_NUMBER + stamp + marshal.dumps(code)
-                packed.writestr(entry.filename + "c", whole)
-    return data[: data.index(b"PK\x03\x04")] + made.getvalue()
-
-
 def _inputs() -> List[pathlib.Path]:
     """Every file of this checkout that goes into the disks."""
     root = releases.ROOT
@@ -228,7 +205,7 @@ def _make(target: pathlib.Path) -> None:
     process.tool("cp", "-a", "--reflink=auto", str(base.ensure(SUITE)), str(tree), timeout_s=settings.BUILD_TIMEOUT_S)
     known = {hashlib.sha256(program(ADOPTED)).hexdigest(): {"version": ADOPTED, "sequence": 0}}
     known.update(_releases(shop, tree / "powercut" / "releases"))
-    _lay_out(tree, compiled(agent), shop.pins)
+    _lay_out(tree, archive.compiled(agent.read_bytes()), shop.pins)
     for filesystem in FILESYSTEMS:
         _disks(tree, target / filesystem, filesystem)
     shutil.rmtree(tree)
