@@ -65,7 +65,7 @@ class Grove:
         def nothing(*_arguments: object) -> None:
             return
 
-        acting = executor.Executor(nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+        acting = executor.Executor(*[nothing] * 8)
         acting.apply(plans.plan_swap(self.product, pending), "swap")
 
     def upgrade(self, version: str, data: bytes, sequence: int, kind: str = ops.ARCHIVE) -> None:

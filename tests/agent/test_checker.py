@@ -116,6 +116,16 @@ def test_a_host_at_rest_and_one_on_trial_break_nothing(host: Host) -> None:
     assert found["state"]["claim"] is None
 
 
+def test_an_entrypoint_that_was_never_there_is_no_loss(host: Host) -> None:
+    """A first installation that was cut before its last step; without an earlier look, or once it was there, it is demanded."""
+    host.entrypoint.unlink()
+    there: Dict[str, Any] = {"bytes": {"entrypoint": None, "good": None}, "floor": None, "failed": []}
+    assert host.look(before=there)["violations"] == []
+    assert [one["rule"] for one in host.look()["violations"]] == ["I1"]
+    there["bytes"]["entrypoint"] = hashlib.sha256(BYTES["a"]).hexdigest()
+    assert {one["rule"] for one in host.look(before=there)["violations"]} == {"I1"}
+
+
 def test_each_end_of_a_trial_is_sound_while_it_is_finished(host: Host) -> None:
     """A claim with a reason, whole or torn, is a trial's record; a confirmation raises the floor before `good`."""
     before = host.look()

@@ -86,7 +86,7 @@ def carry_out(*plan: ops.Operation) -> None:
     def never(*_arguments: object) -> None:
         raise AssertionError("not asked for")
 
-    executor.Executor(never, never, never, never, never, never, never).apply(plan, "durable")
+    executor.Executor(*[never] * 8).apply(plan, "durable")
 
 
 def test_P1_a_plan_syncs_what_it_says(disk: Disk, tmp_path: pathlib.Path) -> None:

@@ -333,6 +333,18 @@ def test_what_cannot_be_asked_for_stops_nothing(
     assert "`slotward evidence --gather` does it now" in capsys.readouterr().err
 
 
+def test_what_is_being_gathered_is_asked_for_once(
+    product: products.Product, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever was cut between that and the end of the claim had asked; a second unit of the name is refused, and that is well."""
+    Asked(monkeypatch, fails=True)
+    shown = {"Transient": "yes", "ActiveState": "active"}
+    monkeypatch.setattr(systemd, "show", lambda unit, _names: shown if unit.startswith("slotward-evidence-") else {})
+    pathlib.Path(product.path("trial.revert")).write_bytes(RECORD + b"REASON=crash-loop\n")
+    assert manager.settle_now(product)[1] == "finish-revert"
+    assert "evidence" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("record", [b"trial", b"trial.confirm"])
 def test_only_a_failed_trial_has_evidence(
     product: products.Product, monkeypatch: pytest.MonkeyPatch, record: bytes

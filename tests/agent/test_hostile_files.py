@@ -264,7 +264,7 @@ def run_ops(*plan: ops.Operation) -> None:
     def never(*_arguments: object) -> None:
         raise AssertionError("not asked for")
 
-    executor.Executor(never, never, never, never, never, never, never).apply(plan, "hostile")
+    executor.Executor(*[never] * 8).apply(plan, "hostile")
 
 
 def use_entrypoint(path: pathlib.Path) -> bool:

@@ -19,7 +19,7 @@ from core.test_crash_matrix import check
 
 from slotcore import ops, recording
 
-ALONE = (ops.Arm, ops.Restart, ops.RestartHelper, ops.Reload, ops.SyncDir)
+ALONE = (ops.Arm, ops.Restart, ops.RestartHelper, ops.Reload, ops.SyncDir, ops.Gather)
 PLANS = (
     "adopt",
     "adopt in use, leftovers",

@@ -212,6 +212,11 @@ def test_going_back_is_a_claim_and_one_rename_before_anything_that_needs_space()
     assert all_synced(plan)
     (update,) = written(plan, "update.json")
     assert update["last"]["state"] == "rolled-back"
+    (gather,) = [operation for operation in plan if isinstance(operation, ops.Gather)]
+    assert (gather.last.trial_id, gather.last.code, gather.trial) == (TRIAL.trial_id, END.code, TRIAL)
+    written_at = max(n for n, one in enumerate(plan) if isinstance(one, ops.Rename) and "update.json" in one.path)
+    gone_at = next(n for n, one in enumerate(plan) if isinstance(one, ops.Unlink) and one.path == "/slots/trial.revert")
+    assert written_at < plan.index(gather) < gone_at, "after a cut whoever finishes this has it gathered too"
     assert update["failed"] == [
         {"version": "1.1.0", "code": END.code, "why": END.why, "sequence": 2, "sha256": TRIAL.to_sha256, "at": END.at}
     ]

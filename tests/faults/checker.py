@@ -271,11 +271,14 @@ class Look:
         if trust < least:
             self.bad("records", "trust.json has generation %d, and update.json knows %d" % (trust, least))
 
-    def judge_programs(self) -> Dict[str, Optional[str]]:
-        """I1 of the entrypoint, and of what going back would start; the digests that were found."""
+    def judge_programs(self, demanded: bool) -> Dict[str, Optional[str]]:
+        """I1 of the entrypoint, and of what going back would start; the digests that were found.
+
+        An entrypoint that was not there before is not demanded: a first installation that was cut may be done again.
+        """
         found: Dict[str, Optional[str]] = {"entrypoint": None, "good": None}
         there = os.path.lexists(self.root + self.entrypoint)
-        wanted = [("entrypoint", self.entrypoint)] if there or self.in_use else []
+        wanted = [("entrypoint", self.entrypoint)] if there or (self.in_use and demanded) else []
         wanted += [("good", "")] if self.in_use else []
         for name, path in wanted:
             try:
@@ -425,7 +428,8 @@ def judge(
     look = Look(root, slots, entrypoint, known or {})
     look.read_records()
     look.judge_records(at_rest)
-    found = look.judge_programs()
+    earlier = before.get("state", before) if before is not None else None
+    found = look.judge_programs(earlier is None or earlier["bytes"]["entrypoint"] is not None)
     look.judge_slots()
     trial, claim = look.read_trial()
     update = look.believed("update.json")
@@ -442,8 +446,8 @@ def judge(
     }
     if at_rest:
         look.judge_rest()
-    if before is not None:
-        look.judge_before(state, before.get("state", before), cleared)
+    if earlier is not None:
+        look.judge_before(state, earlier, cleared)
     if running:
         look.judge_running(running)
     return {"violations": look.violations, "state": state}

@@ -31,6 +31,7 @@ from agent import starts
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests" / "agent" / "fakes"
 SLOTS = "/opt/slotward/slotward"
+EVIDENCE = SLOTS + "/evidence"
 ENTRYPOINT = "/usr/local/bin/slotward"
 CONFIG = "/etc/slotward/config.toml"
 STAGING = "/var/lib/slotward"

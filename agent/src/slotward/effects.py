@@ -245,6 +245,11 @@ def executor_for(
         if unread:
             raise unread[0]
 
+    def gather(operation: ops.Gather) -> None:
+        from slotward import evidence_gather  # few starts meet a trial's end, and every start pays for what it imports
+
+        evidence_gather.begin(product, operation)
+
     return executor.Executor(
         copy=lambda operation: _copy(product, operation, sources[operation.source]),
         check=lambda operation: check_slot(product, operation.path, operation.version),
@@ -253,6 +258,7 @@ def executor_for(
         restart_helper=lambda: restart((product.helper_unit,), respect_stop),
         reload=lambda operation: unread.extend(reload(product, operation.must)),
         unpack=unpack,
+        gather=gather,
     )
 
 

@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from slotcore import codes, evidence, records, settle, trial
+from slotcore import codes, evidence, ops, records, trial
 from slotcore import product as products
 from slotward import (
     audit,
@@ -63,19 +63,30 @@ class Known(NamedTuple):
     """When it was finished, by the clock of the boot."""
 
 
-def begin(product: products.Product, state: settle.State, pending: Optional[trial.Trial], last: records.Last) -> None:
+def begin(product: products.Product, ended: ops.Gather) -> None:
     """Have evidence gathered of the trial that has just ended; never waits for more than systemd's yes, and never raises."""
     if not sys.path[0].startswith("/proc/self/fd/"):
         return  # a source tree is no program that a unit could start
-    known = Known(product, last, pending, state.log[:MOST_LOG], host.clock().uptime_s)
+    last = ended.last
+    known = Known(product, last, ended.trial, ended.log[:MOST_LOG], host.clock().uptime_s)
     argv = [build_info.program_path(), "evidence", "--product", product.name, "--gather", _packed(known)]
+    unit = f"slotward-evidence-{product.name}-{last.trial_id}"
     try:
-        unit = f"slotward-evidence-{product.name}-{last.trial_id}"
         # else it is the whole command line
         said = f"Description=Slotward: evidence of {product.name} {last.to_version}"
         systemd.run_detached(argv, unit, (said, *LIMITS), ASK_S)
     except (codes.Refused, codes.Retryable, OSError) as error:
+        if _gathers(unit):
+            return  # whoever was cut here has asked for it
         audit.warn(f"no evidence of {last.to_version} was gathered: {error}; `slotward evidence --gather` does it now")
+
+
+def _gathers(unit: str) -> bool:
+    try:
+        shown = systemd.show(f"{unit}.service", ("ActiveState", "Transient"))
+    except (codes.Refused, codes.Retryable, OSError):
+        return False
+    return shown.get("Transient") == "yes" and shown.get("ActiveState") in ("active", "activating")
 
 
 def _packed(known: Known) -> str:

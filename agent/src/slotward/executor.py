@@ -86,11 +86,13 @@ class Executor:
         restart_helper: Callable[[], None],
         reload: Callable[[ops.Reload], None],
         unpack: Callable[[ops.Unpack], None],
+        gather: Callable[[ops.Gather], None],
     ) -> None:
         self._act: Mapping[type, Callable[..., None]] = {
             **self._table(copy, check, arm, restart, restart_helper),
             ops.Reload: reload,
             ops.Unpack: unpack,
+            ops.Gather: gather,
         }
 
     @staticmethod

@@ -110,15 +110,6 @@ def _note_settled(product: products.Product, seen: Look, again: bool = False) ->
         progress_file.ended(product, last)
 
 
-def _keep_evidence(product: products.Product, before: Look, after: Look) -> None:
-    """Have what is known of a release that has just gone back gathered: by a unit of its own, nobody waits for it."""
-    last = after.state.update.last
-    if last is not None and last.state == "rolled-back":
-        from slotward import evidence_gather  # few starts meet a trial's end, and every start pays for what it imports
-
-        evidence_gather.begin(product, before.state, before.settlement.trial, last)
-
-
 def _restore(product: products.Product, seen: Look) -> bool:
     from slotward import broken
 
@@ -138,7 +129,6 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
 
     The guard needs no lock: when it claims the end or moves the links first, what it decided is finished instead.
     """
-    gone: Optional[Look] = None
     for rounds_left in reversed(range(SETTLE_ROUNDS)):
         seen = _look_with_reason(product)
         restored = bool(seen.state.damaged) and _restore(product, seen)
@@ -146,7 +136,6 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
         name, plan = settling_plan(product, seen)
         try:
             effects.executor_for(product, {}, respect_stop=True).apply(plan, name)
-            gone = seen if plan and name in ("go-back", "finish-revert") else gone
             seen = look(product) if plan else seen
             followed = _follow(product, seen)
             seen = look(product) if followed else seen
@@ -156,8 +145,6 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
             tidy += trust_plans.plan_catch_up(product, seen.state)
             effects.executor_for(product, {}).apply(tidy, "tidy")
             _swept(product, seen)
-            if gone is not None:
-                _keep_evidence(product, gone, seen)
             _note_settled(product, seen, again=not plan)
             quietly = "restore" if restored else "follow" if followed else "tidy" if tidy else name
             return seen, name if plan else quietly
@@ -252,10 +239,7 @@ def go_back(product: products.Product, seen: Look, why: str, code: str = codes.O
         settle_now(product)  # a tick of the guard moved the links between our claim and our rename
     except OSError as error:
         raise effects.as_retryable(error, f"finish going back to {product.name} {_from(seen)}") from error
-    after = look(product)
-    # first: whoever settles later notes the end, and has nothing to gather any more
-    _keep_evidence(product, seen, after)
-    _note_settled(product, after)
+    _note_settled(product, look(product))
 
 
 def note_source(product: products.Product, seen: Look, source: str) -> Look:

@@ -10,9 +10,10 @@ Rules:
 
 from __future__ import annotations
 
-from typing import NamedTuple, Tuple, Union
+from typing import NamedTuple, Optional, Tuple, Union
 
 from . import records
+from . import trial as trials
 
 
 class Write(NamedTuple):
@@ -125,6 +126,17 @@ class Reload(NamedTuple):
     must: bool
 
 
+class Gather(NamedTuple):
+    """Have what is known of a release that failed gathered; never fatal, and nothing depends on it.
+
+    It comes before the claim goes, so that whoever finishes this after a cut has it gathered too.
+    """
+
+    last: records.Last
+    trial: Optional[trials.Trial]
+    log: bytes
+
+
 Operation = Union[
     Write,
     Copy,
@@ -142,6 +154,7 @@ Operation = Union[
     Restart,
     RestartHelper,
     Reload,
+    Gather,
 ]
 Plan = Tuple[Operation, ...]
 

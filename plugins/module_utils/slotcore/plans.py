@@ -183,17 +183,20 @@ def plan_confirm(product: products.Product, state: settles.State, trial: trials.
 def _record_end(product: products.Product, state: settles.State, trial: Optional[trials.Trial], end: End) -> ops.Plan:
     about = _about(state, trial, settles.new_slot(state, trial))
     swapped = end.code != codes.NEVER_STARTED
+    gathered: ops.Plan = ()
     if not swapped:
         known = state.update.last
         if trial is not None and known is not None and known.trial_id == trial.trial_id:
             return ()  # a leftover of a trial whose end is recorded already
         update = state.update._replace(last=_last(trial, "abandoned", end, about.version))
     else:
-        update = state.update._replace(last=_last(trial, "rolled-back", end, about.version))
+        last = _last(trial, "rolled-back", end, about.version)
+        update = state.update._replace(last=last)
+        gathered = (ops.Gather(last, trial, state.log),)
         if about.version:
             failure = records.Failed(about.version, end.code, end.why, about.sequence, about.sha256, end.at)
             update = records.with_failure(update, failure)
-    return trust_plans.plan_ended(product, state, update, swapped)
+    return trust_plans.plan_ended(product, state, update, swapped) + gathered
 
 
 def plan_finish_revert(

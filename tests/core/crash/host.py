@@ -240,7 +240,7 @@ class Host:
             with open(staged, "rb") as file:
                 trees.make(self.product, operation, file.fileno())
 
-        return executor.Executor(copy, nothing, nothing, restart, restart, nothing, unpack)
+        return executor.Executor(copy, nothing, nothing, restart, restart, nothing, unpack, nothing)
 
     def staging(self, state: settle.State, record: records.SlotRecord, newest_issued: int) -> ops.Plan:
         """The plan that brings a release into the free slot, as the agent makes it."""
