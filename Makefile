@@ -5,6 +5,7 @@ VERSION ?= 0.1.0
 CUTS ?= 500
 SEED ?= 1
 FILESYSTEM ?= both
+MACHINES ?= 1
 SEQUENCE ?= 1
 SECONDS ?= 60
 TARGETS ?=
@@ -101,9 +102,9 @@ matrix: setup-hosts ## the vectors under both names, on each suite's and every o
 faults: setup ## each file-system call of the agent and the guard fails once in each way, into build/faults.json (root, hours); WORKERS=4 JOBS="swap" CALLS=changing RESUME=1
 	@$(PYTHON) tests/faults/syscalls.py --workers "$(WORKERS)" --jobs "$(JOBS)" --calls "$(CALLS)" $(if $(RESUME),--resume)
 
-powercut: ## a virtual machine whose power is cut CUTS times, judged at each boot, into build/powercut.json; SEED, FILESYSTEM=ext4|xfs|both, RESUME=1 (root, hours)
+powercut: ## a virtual machine whose power is cut CUTS times, judged at each boot, into build/powercut.json; SEED, FILESYSTEM=ext4|xfs|both, MACHINES=2, RESUME=1 (root, hours)
 	@tools/setup --powercut --hosts $(SUITES)
-	@nice -n 10 $(PYTHON) tests/powercut/cuts.py --cuts $(CUTS) --seed $(SEED) --filesystem $(FILESYSTEM) $(if $(RESUME),--resume)
+	@nice -n 10 $(PYTHON) tests/powercut/cuts.py --cuts $(CUTS) --seed $(SEED) --filesystem $(FILESYSTEM) --machines $(MACHINES) $(if $(RESUME),--resume)
 
 molecule: ## the role and a rollback by molecule; SUITES="bullseye bookworm trixie" for all (root)
 	@tools/setup --collection --hosts $(SUITES)

@@ -85,7 +85,8 @@ def test_cuts_are_aimed_judged_and_kept(run: cuts.Run) -> None:
     assert (found["cuts"], found["aimed"], found["violations"], found["filesystems"]["ext4"]) == (3, 3, 0, 3)
     with cuts.JOURNAL.open("a", encoding="utf-8") as file:
         file.write('{"cut": 4, "jo')
-    assert cuts.read_journal() == rows
+    assert cuts.read_journal(run.images.agent) == rows
+    assert cuts.read_journal("another") == []
 
 
 def test_a_cut_that_is_not_aimed_comes_during_the_work(run: cuts.Run) -> None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make powercut`: power cuts of a virtual machine whose agent is at work, each judged at the next boot (docs/design/faults.md, section 3).
 
-  cuts.py [--cuts N] [--seed N] [--filesystem ext4|xfs|both] [--resume] [--fetch]
+  cuts.py [--cuts N] [--seed N] [--filesystem ext4|xfs|both] [--machines N] [--resume] [--fetch]
 
 - One boot for each cut: settle, the checker, jobs, until the cut. Half of the cuts at least are aimed: a point between two operations
   says that it was reached. The others come at a random moment of the work, one in eight of them before the boot has ended.
 - What the guest reported before a cut is what the next look is compared with: a floor that was told must still be there.
-- Each judged cut is a line of `build/powercut.journal`, appended at once; `--resume` goes on from there. `build/powercut.json` is the sum.
+- Each judged cut is a line of `build/powercut.journal`, appended at once; `--resume` goes on from there, while the agent is the same.
+  `build/powercut.json` is the sum.
 - The disks of a cut that broke an invariant are kept, and the machine begins anew from its first disks.
 
 Exit status: 0 when so many cuts were made and none broke anything, else 1.
@@ -23,6 +24,7 @@ import random
 import shutil
 import statistics
 import sys
+import threading
 from collections import Counter
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
@@ -44,6 +46,8 @@ JOBS_FOR_A_POINT = 5
 USUAL_BOOT_S, USUAL_JOB_S = 20.0, 10.0
 IN_BOOT = 0.125
 XFS_PART = 0.1
+ONE = threading.Lock()
+"""Held by the one machine that is installed, or that writes down what it saw."""
 
 
 class Cut(NamedTuple):
@@ -70,18 +74,20 @@ def points() -> Dict[str, List[str]]:
 class Disks:
     """The disks of one machine, from boot to boot."""
 
-    def __init__(self, images: image.Images, filesystem: str) -> None:
+    def __init__(self, images: image.Images, filesystem: str, machine_number: int = 0) -> None:
         self.images = images
         self.filesystem = filesystem
-        self.directory = pathlib.Path(os.environ.get("POWERCUT_DISKS", str(WORK))) / f"machine-{filesystem}"
+        name = f"machine-{filesystem}-{machine_number}"
+        self.directory = pathlib.Path(os.environ.get("POWERCUT_DISKS", str(WORK))) / name
         self.first = images.directory / filesystem / "installed"
         self.paths = [self.directory / path.name for path in images.disks(filesystem)]
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def renew(self) -> None:
         """As they were after the installation."""
-        if not (self.first / "done").exists():
-            self._install()
+        with ONE:
+            if not (self.first / "done").exists():
+                self._install()
         image.copy([self.first / path.name for path in self.paths], self.directory)
 
     def _install(self) -> None:
@@ -110,14 +116,16 @@ class Disks:
 
 
 class Run:
-    """Cuts on one file system."""
+    """Cuts of one machine on one file system; `rows` are those of all machines."""
 
-    def __init__(self, images: image.Images, filesystem: str, seed: int, rows: List[Dict[str, Any]]) -> None:
-        self.disks = Disks(images, filesystem)
+    def __init__(
+        self, images: image.Images, filesystem: str, seed: int, rows: List[Dict[str, Any]], machine_number: int = 0
+    ) -> None:
+        self.disks = Disks(images, filesystem, machine_number)
         self.images = images
         self.filesystem = filesystem
         self.rows = rows
-        self.random = random.Random(f"{seed} {filesystem} {len(rows)}")  # noqa: S311 # no secret
+        self.random = random.Random(f"{seed} {filesystem} {len(rows)} {machine_number}")  # noqa: S311 # no secret
         self.points = points()
         self.before: Optional[Dict[str, Any]] = None
         self.cleared: List[str] = []
@@ -227,6 +235,7 @@ class Run:
             "point": last.point,
             "filesystem": self.filesystem,
             "boot_s": round(guest.cpu_s(), 1),
+            "agent": self.images.agent,
             "state": state,
             "violations": violations,
         }
@@ -267,12 +276,12 @@ class Run:
                     aim, moment = "", guest.cpu_s() + self.random.uniform(0, 1) * self.usual(self.jobs, USUAL_JOB_S)
 
 
-def read_journal() -> List[Dict[str, Any]]:
-    """The rows of earlier runs; a last line that is torn does not count."""
+def read_journal(agent: str) -> List[Dict[str, Any]]:
+    """The rows of earlier runs of this agent; a last line that is torn does not count."""
     if not JOURNAL.exists():
         return []
     lines = JOURNAL.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines]
+    return [row for row in map(json.loads, lines) if row["agent"] == agent]
 
 
 def summed(rows: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
@@ -287,7 +296,8 @@ def summed(rows: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def keep(rows: List[Dict[str, Any]], row: Dict[str, Any]) -> None:
-    """Append a row, and write the sum anew."""
+    """Append a row, with its number, and write the sum anew."""
+    row["cut"] = len(rows) + 1
     rows.append(row)
     with JOURNAL.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row, sort_keys=True) + "\n")
@@ -311,22 +321,59 @@ def shares(cuts: int, filesystem: str) -> Dict[str, int]:
     return {image.XFS: few, image.EXT4: cuts - few}
 
 
+class Machines:
+    """All machines of a run, a thread each; the first that fails has the others end."""
+
+    def __init__(self, images: image.Images, seed: int, rows: List[Dict[str, Any]]) -> None:
+        self.images, self.seed, self.rows = images, seed, rows
+        self.errors: List[BaseException] = []
+
+    def cut(self, wanted: Dict[str, int], machines: int) -> None:
+        """So many cuts on each file system, by so many machines at once."""
+        threads = []
+        for number in range(machines):
+            mine = {name: count // machines + (number < count % machines) for name, count in wanted.items()}
+            threads.append(threading.Thread(target=self._one, args=(mine, number)))
+            threads[-1].start()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt as error:
+            self.errors.append(error)
+        for thread in threads:
+            thread.join()
+        if self.errors:
+            raise self.errors[0]
+
+    def _one(self, wanted: Dict[str, int], number: int) -> None:
+        try:
+            for filesystem, count in wanted.items():
+                one = Run(self.images, filesystem, self.seed, self.rows, number)
+                for row in one.cuts(count) if count > 0 else ():
+                    with ONE:
+                        keep(self.rows, row)
+                        say(told(row))
+                    if row["violations"]:
+                        say(f"powercut: its disks are kept in {one.disks.keep(row['cut'])}")
+                    if self.errors:
+                        return
+        except BaseException as error:  # noqa: BLE001 (raised again by who waits for this)
+            self.errors.append(error)
+
+
 def run(args: argparse.Namespace) -> int:
     """Cut, and judge."""
     images = image.ensure(WORK)
     if args.fetch:
         return 0
-    rows = read_journal() if args.resume else []
+    rows = read_journal(images.agent) if args.resume else []
     if not args.resume:
         JOURNAL.unlink(missing_ok=True)
-    for filesystem, wanted in shares(args.cuts, args.filesystem).items():
-        left = wanted - sum(row["filesystem"] == filesystem for row in rows)
-        one = Run(images, filesystem, args.seed, rows)
-        for row in one.cuts(left) if left > 0 else ():
-            keep(rows, row)
-            say(told(row))
-            if row["violations"]:
-                say(f"powercut: its disks are kept in {one.disks.keep(row['cut'])}")
+    left = {
+        filesystem: wanted - sum(row["filesystem"] == filesystem for row in rows)
+        for filesystem, wanted in shares(args.cuts, args.filesystem).items()
+    }
+    Machines(images, args.seed, rows).cut(left, args.machines)
     found = summed(rows)
     kinds = ", ".join(f"{count} on {name}" for name, count in found["filesystems"].items() if count)
     say(f"powercut: {found['cuts']} cuts ({found['aimed']} aimed; {kinds}), {found['violations']} violations: {RESULT}")
@@ -339,6 +386,7 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--filesystem", choices=(*image.FILESYSTEMS, "both"), default="both")
+    parser.add_argument("--machines", type=int, default=1, help="how many run at once (default 1)")
     parser.add_argument("--resume", action="store_true", help="go on with build/powercut.journal")
     parser.add_argument("--fetch", action="store_true", help="only make ready what a run needs")
     args = parser.parse_args()

@@ -16,6 +16,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 from typing import Any, Dict, List, NamedTuple, Sequence
 
 from hosts import base, process, settings
@@ -73,7 +74,7 @@ Description=Work until the power is cut
 After=toy.service basic.target dbus.socket
 
 [Service]
-ExecStart=/usr/bin/python3 -I /powercut/driver.py
+ExecStart=/usr/bin/python3 -I -c "import sys; sys.path.insert(0, '/powercut'); import driver; driver.main()"
 StandardOutput=journal+console
 StandardError=journal+console
 
@@ -144,6 +145,8 @@ class Images(NamedTuple):
     kernel: pathlib.Path
     directory: pathlib.Path
     known: Dict[str, Any]
+    agent: str = ""
+    """The beginning of the digest of the agent that is on them."""
 
     def disks(self, filesystem: str) -> List[pathlib.Path]:
         """The disks of a machine: its root, and with xfs that of its slots."""
@@ -190,7 +193,8 @@ def ensure(directory: pathlib.Path) -> Images:
         for old in directory.glob("images-*"):
             shutil.rmtree(old)
         _make(target)
-    return Images(vmlinuz, target, json.loads(known.read_text(encoding="ascii")))
+    agent = (target / "agent").read_text(encoding="ascii")
+    return Images(vmlinuz, target, json.loads(known.read_text(encoding="ascii")), agent)
 
 
 def _make(target: pathlib.Path) -> None:
@@ -209,6 +213,7 @@ def _make(target: pathlib.Path) -> None:
     for filesystem in FILESYSTEMS:
         _disks(tree, target / filesystem, filesystem)
     shutil.rmtree(tree)
+    (target / "agent").write_text(hashlib.sha256(agent.read_bytes()).hexdigest()[:16], encoding="ascii")
     (target / "known.json").write_text(json.dumps(known), encoding="ascii")
 
 
@@ -235,14 +240,23 @@ def _write(path: pathlib.Path, data: bytes, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
+def _module(path: pathlib.Path, source: pathlib.Path) -> None:
+    """A module of ours, and what it compiles to."""
+    _write(path, source.read_bytes())
+    _write(
+        path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc",
+        archive.bytecode(source.read_bytes(), str(path)),
+    )
+
+
 def _lay_out(tree: pathlib.Path, agent: bytes, pins: str) -> None:
     """What the base tree lacks: the agent, the toy, the driver, and quiet."""
     units = tree / "etc/systemd/system"
     _write(tree / "usr/local/bin/slotward", agent, 0o755)
     _write(tree / "usr/local/sbin/toy", program(ADOPTED), 0o755)
     _write(tree / f"powercut/toy-{ADOPTED}", program(ADOPTED), 0o755)
-    _write(tree / "powercut/driver.py", (GUEST / "driver.py").read_bytes(), 0o755)
-    _write(tree / "powercut/faults/checker.py", CHECKER.read_bytes())
+    _module(tree / "powercut/driver.py", GUEST / "driver.py")
+    _module(tree / "powercut/faults/checker.py", CHECKER)
     _write(tree / "powercut/busybox", pathlib.Path("/bin/busybox").read_bytes(), 0o755)
     _write(tree / "etc/slotward/config.toml", f'[update]\nrelease_pins = "{pins}"\n'.encode(), 0o600)
     _write(tree / "etc/slotward/products.d/toy.toml", PRODUCT.format(pins=pins).encode(), 0o644)

@@ -55,7 +55,19 @@ class Machine:
 
     def _argv(self, kernel: pathlib.Path, disks: Sequence[pathlib.Path]) -> List[str]:
         """One nvme controller, so that a disk's name is its place in this list."""
-        argv = [QEMU, "-accel", "tcg,thread=single,tb-size=256", "-icount", "shift=1", "-machine", "pc", "-m", "512"]
+        argv = [
+            QEMU,
+            "-accel",
+            "tcg,thread=single,tb-size=256",
+            "-icount",
+            "shift=1",
+            "-machine",
+            "pc,acpi=off",
+            "-cpu",
+            "max",
+            "-m",
+            "512",
+        ]
         argv += ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-net", "none"]
         argv += ["-kernel", str(kernel), "-append", APPEND, "-device", "nvme,id=c,serial=x"]
         for number, disk in enumerate(disks, 1):

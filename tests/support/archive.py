@@ -14,6 +14,12 @@ import zipfile
 _ZIP = b"PK\x03\x04"
 
 
+def bytecode(text: bytes, path: str) -> bytes:
+    """What a module compiles to, as a file that is never compared with its source."""
+    code = compile(text, path, "exec", dont_inherit=True)
+    return importlib.util.MAGIC_NUMBER + b"\x01\0\0\0" + bytes(8) + marshal.dumps(code)
+
+
 def compiled(agent: bytes) -> bytes:
     """The same archive, with what each module compiles to beside its source."""
     made = io.BytesIO()
@@ -22,7 +28,5 @@ def compiled(agent: bytes) -> bytes:
             text = found.read(entry)
             packed.writestr(entry, text)
             if entry.filename.endswith(".py"):
-                code = compile(text, entry.filename, "exec", dont_inherit=True)
-                stamp = b"\x01\0\0\0" + bytes(8)  # never compared with the source
-                packed.writestr(entry.filename + "c", importlib.util.MAGIC_NUMBER + stamp + marshal.dumps(code))
+                packed.writestr(entry.filename + "c", bytecode(text, entry.filename))
     return agent[: agent.index(_ZIP)] + made.getvalue()
