@@ -209,6 +209,27 @@ def test_a_restart_that_is_under_way_is_waited_for(here: Here) -> None:
     timer.join()
 
 
+@pytest.mark.parametrize(
+    ("meanwhile", "runs"),
+    [
+        ("ActiveState=activating\nSubState=start\nJob=7\n", True),
+        ("ActiveState=deactivating\nSubState=stop-sigterm\nJob=7\n", True),
+        ("ActiveState=activating\nSubState=auto-restart\nJob=\n", False),
+        ("ActiveState=failed\nSubState=failed\nJob=\n", False),
+    ],
+    ids=["starts", "stops first", "crashes", "failed"],
+)
+def test_H6_a_slow_stop_or_start_after_going_back_is_no_failure(here: Here, meanwhile: str, runs: bool) -> None:
+    """It is waited for beyond what a restart usually takes; what has ended by itself is not."""
+    helper = "\nActiveState=active\nSubState=running\nJob=\n"
+    (here.root / "show").write_text(meanwhile + helper)
+    changed = "ActiveState=active\nSubState=running\nJob=\n" + helper
+    timer = threading.Timer(1.0, lambda: (here.root / "show").write_text(changed))
+    timer.start()
+    assert cmd_trial.unit_runs(here.product, 0.3) is runs
+    timer.join()
+
+
 # --- a helper that means no good, or is not there ---
 
 

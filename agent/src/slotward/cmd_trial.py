@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Union
 
 from slotcore import codes, proof, records, settle, status, trial
 from slotcore import product as products
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 BUSY_S = 10.0
+UNDER_WAY_S = 45.0
 FORGOTTEN_S = 1.0
 
 
@@ -82,22 +83,32 @@ def _state_after(product: products.Product, last: records.Last) -> str:
 
 
 def unit_runs(product: products.Product, wait_s: float) -> bool:
-    """Whether the product's units are active, waiting a little for a restart that is under way (field case H6)."""
+    """Whether the product's units are active (field case H6), waiting a little; longer for a stop or a start that is under way.
+
+    A daemon that takes its time to stop or to be ready is no failure: only one that ended, or that nobody starts.
+    """
     from slotward import systemd
 
-    until = time.monotonic() + wait_s
+    began = time.monotonic()
     while True:
-        down = [
-            shown
-            for shown in systemd.show_each(effects.units_of(product), ("ActiveState", "Job"))
-            if shown.get("ActiveState") != "active"
-        ]
-        stopped = any(
-            shown.get("ActiveState") == "inactive" and shown.get("Job") in (None, "", "0") for shown in down
-        )  # between its stop and its start a restart is inactive, with a job
-        if not down or stopped or time.monotonic() >= until:
+        shown = systemd.show_each(effects.units_of(product), ("ActiveState", "SubState", "Job"))
+        down = [one for one in shown if one.get("ActiveState") != "active"]
+        # between its stop and its start a restart is inactive, with a job
+        stopped = any(one.get("ActiveState") == "inactive" and not _has_job(one) for one in down)
+        longest = max(wait_s, UNDER_WAY_S) if all(map(_is_under_way, down)) else wait_s
+        if not down or stopped or time.monotonic() - began >= longest:
             return not down
         time.sleep(POLL_S)
+
+
+def _has_job(shown: Mapping[str, str]) -> bool:
+    return shown.get("Job", "0") not in ("", "0")
+
+
+def _is_under_way(shown: Mapping[str, str]) -> bool:
+    """Whether systemd is stopping it to start it again, or starting it, and not waiting after an exit."""
+    starts = shown.get("ActiveState") == "activating" and shown.get("SubState") != "auto-restart"
+    return starts or _has_job(shown)
 
 
 def _settled(product: products.Product, what: str) -> manager.Look:
