@@ -222,8 +222,10 @@ def test_whatever_a_cut_leaves_is_settled_before_a_start_of_start_mode(tmp_path:
     slots, data = tmp_path / "slots", tmp_path / "data"
     slots.mkdir()
     (data / "staging").mkdir(parents=True)
-    for name in ("a", "b", "current", "good", "slots.json", "update.json.copy", "asked.json", "trial.broken-1", "lock"):
+    for name in ("a", "b", "slots.json", "update.json.copy", "asked.json", "trial.broken-1", "lock"):
         (slots / name).touch()
+    for name in ("current", "good"):
+        (slots / name).symlink_to("a")
     assert not _has_something_to_do(slots, data)
     names = [*settle.WAYS_BACK, *settle.TRIAL_NAMES, "back.tmp", "slots.json.copy.tmp", ".trial.Xy12"]
     assert settle.leftovers(settle.State("a", "a", in_use=True), names) == tuple(sorted(names))
@@ -233,6 +235,26 @@ def test_whatever_a_cut_leaves_is_settled_before_a_start_of_start_mode(tmp_path:
         assert _has_something_to_do(slots, data), path
         path.unlink()
     assert not _has_something_to_do(slots, data)
+
+
+def test_a_pending_trial_s_further_starts_wait_for_nothing_in_start_mode(tmp_path: pathlib.Path) -> None:
+    """The guard counts them; root's part runs once a claim, a request, or links that went back give it something to do."""
+    slots, data = tmp_path / "slots", tmp_path / "data"
+    slots.mkdir()
+    (data / "staging").mkdir(parents=True)
+    for name in ("a", "b", "trial", "trial.log", "trial.sources"):
+        (slots / name).touch()
+    for name, slot in (("current", "b"), ("good", "a"), ("back", "a")):
+        (slots / name).symlink_to(slot)
+    assert not _has_something_to_do(slots, data)
+    for path in (slots / "trial.revert", slots / "trial.confirm", data / "staging" / "apply"):
+        path.touch()
+        assert _has_something_to_do(slots, data), path
+        path.unlink()
+    (slots / "current").unlink()
+    assert _has_something_to_do(slots, data), "a link is gone"
+    (slots / "current").symlink_to("a")
+    assert _has_something_to_do(slots, data), "the guard has gone back"
 
 
 def test_the_helper_s_unit() -> None:

@@ -154,7 +154,10 @@ def test_a_release_that_fills_the_disk(
             small.on_trial(bad)
             small.waits(lambda: small.link("current") == "a", 60, "current names good again")
             small.waits(lambda: small.running() == "1.0.0", 15, "1.0.0 runs again, on a full disk")
-            assert int(small.sh("df --output=avail /opt/slotward | tail -n 1")) < 64
+            if (
+                node.mode.name != modes.START
+            ):  # there each start settles first, which frees what was staged for this one
+                assert int(small.sh("df --output=avail /opt/slotward | tail -n 1")) < 64
             small.runnable()
             row.tell("crash-loop", seconds_to_go_back(small))
         small.sh(f"rm {misdeeds.FILLER}")
