@@ -286,6 +286,8 @@ class Bench:
         lines = tracing.hits(ended.traced, case.call, case.fault)
         working = hosts.SLOTS if job.guard else "/"
         paths = [tracing.path_of(case.call, line.partition("(")[2], hosts.IN_SCOPE, working) for line in lines]
+        if case.process == CHILDREN:  # the call of that number of each of them: which one comes first is chance
+            return len(paths) - paths.count(None)
         return len(paths) if case.path in paths else 0
 
 

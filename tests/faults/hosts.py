@@ -37,6 +37,8 @@ CONFIG = "/etc/slotward/config.toml"
 STAGING = "/var/lib/slotward"
 GUARD = "/usr/local/lib/slotward/guard"
 UNITS = "/etc/systemd/system"
+RUN = "/run/slotward-guard"
+"""What the guard remembers until the next boot; each case is the first of its boot."""
 PLACES = ("/opt", "/usr/local", STAGING, UNITS, "/etc/slotward")
 """What a case may change: emptied and filled again before each."""
 IN_SCOPE = (SLOTS, ENTRYPOINT, STAGING, os.path.dirname(GUARD), UNITS)
@@ -252,6 +254,7 @@ class Host:
                     os.unlink(entry.path)
         os.chmod(STAGING, 0o755)
         os.chown(STAGING, 0, 0)
+        shutil.rmtree(RUN, ignore_errors=True)
         (self.systemd / "calls").write_text("")
         for name in ("bin", "lib"):
             os.mkdir(f"/usr/local/{name}", 0o755)

@@ -92,7 +92,8 @@ def work(args: argparse.Namespace) -> None:
     there = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {there[args.worker % len(there)]})
     top = pathlib.Path(args.top)
-    done = {tuple(row[key] for key in KEY) for row in kept_rows(kept_in(args), source_of(top))}
+    kept = kept_rows(kept_in(args), source_of(top))
+    done = {tuple(row[key] for key in KEY) for row in kept if row["hit"]}
     bench = cases.Bench(top / f"worker-{args.worker}", releases_in(top))
     try:
         todo = wanted(bench, args)
@@ -136,11 +137,16 @@ def kept_in(args: argparse.Namespace) -> pathlib.Path:
 
 
 def kept_rows(kept: pathlib.Path, source: str) -> Iterator[Row]:
-    """The rows of all runs of this source; a last line that was cut is none."""
+    """The rows of all runs of this source, one for each case: one that was reached, if any was; a last line that was cut is none."""
+    found: Dict[Tuple[Any, ...], Row] = {}
     for path in sorted(kept.glob("*.jsonl")):
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
         if lines and json.loads(lines[0]).get("source") == source:
-            yield from map(json.loads, lines[1:])
+            for row in map(json.loads, lines[1:]):
+                key = tuple(row[key] for key in KEY)
+                if key not in found or row["hit"]:
+                    found[key] = row
+    return iter(found.values())
 
 
 def summary(rows: Sequence[Row], complete: bool) -> Dict[str, Any]:

@@ -132,12 +132,14 @@ KILL = "SIGUSR1"
 
 def hits(text: str, name: str, fault: str) -> List[str]:
     """The calls that the fault was in, without the process before each."""
-    lines = [re.sub(r"^\d+ +", "", line) for line in text.splitlines()]
+    made: Dict[str, List[str]] = {}
+    for line in text.splitlines():
+        pid, said = re.match(r"(\d*) *(.*)", line).groups()  # type: ignore[union-attr]
+        made.setdefault(pid, []).append(said)
     if fault != "SIGKILL":
-        return [line for line in lines if "(INJECTED)" in line]
-    if not any(line.startswith("+++ killed by " + KILL) for line in lines):
-        return []
-    return [line for line in lines if line.startswith(name + "(")][-1:]
+        return [line for lines in made.values() for line in lines if "(INJECTED)" in line]
+    killed = [lines for lines in made.values() if any(line.startswith("+++ killed by " + KILL) for line in lines)]
+    return [line for lines in killed for line in [one for one in lines if one.startswith(name + "(")][-1:]]
 
 
 def options(name: str, number: int, fault: str) -> List[str]:
