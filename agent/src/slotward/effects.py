@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
@@ -165,7 +166,8 @@ def restart(units: Sequence[str], respect_stop: bool) -> None:
         running = [unit for unit, found in zip(units, shown) if not status.was_stopped(found)]
         alone, units = len(running) < len(units), running
     if units:
-        os.nice(10)
+        with contextlib.suppress(OSError):  # a sandbox may forbid that
+            os.nice(10)
         systemd.restart(*units, alone=alone)  # the daemon's unit wants the helper's, and would start it
 
 
