@@ -234,7 +234,7 @@ class Bench:
             ended = self.inject(job, case)
         hit = self._hit(job, case, ended)
         outcome = _outcome(ended)
-        wrong: List[str] = []
+        wrong: List[str] = [f"it hung for {hosts.LIMIT_S} s"] if ended.status == hosts.HUNG else []
         if "Traceback (most recent call last)" in ended.said and "KeyboardInterrupt" not in ended.said:
             wrong.append(f"said: a traceback: {ended.said.strip().splitlines()[-1]}")
         if job.guard:

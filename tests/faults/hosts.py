@@ -46,6 +46,8 @@ IN_SCOPE = (SLOTS, ENTRYPOINT, STAGING, os.path.dirname(GUARD), UNITS)
 ID, OTHER_ID = "00112233445566aa", "00112233445566bb"
 LENGTH_S = 600
 LIMIT_S = 60
+HUNG = -signal.SIGKILL
+"""The status of what did not end by itself."""
 MOUNTS = """
 set -e
 mount -t tmpfs -o mode=755 none "$1"
@@ -229,11 +231,17 @@ class Host:
 
     def run(self, argv: Sequence[str]) -> Ran:
         """Run it to its end."""
-        done = subprocess.run(
+        process = subprocess.Popen(
             list(argv), env=self.environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            encoding="utf-8", errors="replace", timeout=LIMIT_S, check=False,
+            encoding="utf-8", errors="replace", start_new_session=True,
         )  # fmt: skip
-        return Ran(done.returncode, done.stdout[-4000:])
+        try:
+            said, _none = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _none = process.communicate()
+            return Ran(HUNG, said[-4000:])
+        return Ran(process.returncode, said[-4000:])
 
     def must(self, *words: str, given: str = "") -> None:
         """Run the agent where nothing may go wrong."""

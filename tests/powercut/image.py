@@ -139,6 +139,10 @@ MASKED = (
 )
 
 
+GENERATORS = "usr/lib/systemd/system-generators"
+"""What makes units of partitions, of init scripts and the like: a dozen programs at each boot, for nothing that is here."""
+
+
 class Images(NamedTuple):
     """The files that a machine starts from, and what the releases on them are."""
 
@@ -269,8 +273,10 @@ def _lay_out(tree: pathlib.Path, agent: bytes, pins: str) -> None:
     _write(tree / "etc/fstab", b"")
     (tree / "opt/slotward").mkdir(parents=True, exist_ok=True)
     for unit in MASKED:
-        (units / unit).unlink(missing_ok=True)
-        (units / unit).symlink_to("/dev/null")
+        _link_to_nothing(units / unit)
+    for generator in (tree / GENERATORS).iterdir():
+        _link_to_nothing(tree / "etc/systemd/system-generators" / generator.name)
+    (tree / "usr/lib/systemd/system/multi-user.target.wants/dbus.service").unlink()  # its socket starts it
     _want(units, "multi-user.target", "powercut.service")
     (units / "default.target").unlink(missing_ok=True)
     (units / "default.target").symlink_to("/lib/systemd/system/multi-user.target")
@@ -278,6 +284,12 @@ def _lay_out(tree: pathlib.Path, agent: bytes, pins: str) -> None:
     for module in MODULES:
         source = modules / module
         _write(tree / "powercut" / source.name, source.read_bytes())
+
+
+def _link_to_nothing(path: pathlib.Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/null")
 
 
 def _want(units: pathlib.Path, target: str, unit: str) -> None:
