@@ -8,14 +8,15 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Optional
+from typing import Dict, Optional
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from slotcore import codes
-from slotward import preflight
+from slotcore import product as products
+from slotward import lookahead, preflight, systemd
 
 ROOT = pathlib.Path(__file__).parents[2]
 PATHS = os.pathsep.join(str(ROOT / place) for place in ("plugins/module_utils", "agent/src"))
@@ -338,3 +339,33 @@ def test_this_host_as_a_whole(tmp_path: pathlib.Path) -> None:
     huge = preflight.check(str(tmp_path), str(tmp_path), 1 << 60)
     assert huge is not None
     assert huge.code in (codes.NO_SPACE, codes.OVERLAY)
+
+
+@pytest.mark.parametrize(
+    ("shown", "stopped"),
+    [
+        ({"ActiveState": "active"}, False),
+        ({"ActiveState": "activating"}, False),
+        ({"ActiveState": "inactive", "Job": "7"}, False),
+        ({"ActiveState": "failed"}, False),
+        ({"ActiveState": "inactive"}, True),
+    ],
+    ids=["runs", "starts", "is to start", "crashed", "stopped"],
+)
+def test_what_somebody_stopped_meanwhile_is_not_started_by_the_switch(
+    monkeypatch: pytest.MonkeyPatch, shown: Dict[str, str], stopped: bool
+) -> None:
+    """An operator who stops the daemon during a download means it; a crash does not keep the update that mends it away."""
+    order = {
+        "ExecMainStartTimestampMonotonic": "10",
+        "ActiveExitTimestampMonotonic": "20",
+        "ExecMainExitTimestampMonotonic": "30",
+    }
+    monkeypatch.setattr(systemd, "show_each", lambda units, _names: [{**order, **shown} for _unit in units])
+    product = products.Product("demo", "demo.service", "/usr/bin/demo", "/opt/demo")
+    if not stopped:
+        lookahead.demand_not_stopped(product)
+        return
+    with pytest.raises(codes.Refused, match="was stopped while this update got ready") as caught:
+        lookahead.demand_not_stopped(product)
+    assert caught.value.code == codes.UNIT_NOT_RUNNING

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
 import subprocess
@@ -157,12 +158,35 @@ def test_w13_a_transient_unit_takes_its_output_and_its_limits(fake: Fake) -> Non
     assert "--property=User=nobody --property=RuntimeMaxSec=20 " in call
 
 
+@pytest.mark.parametrize(("status", "begun"), [(217, False), (226, False), (203, True), (199, True), (255, True)])
+def test_what_systemd_cannot_begin_says_nothing_of_the_command(fake: Fake, status: int, begun: bool) -> None:
+    """No such account, no mount namespace: the host's matter, and to be tried again. A program that cannot be executed is its own."""
+    run = functools.partial(systemd.run_transient, ["sh", "-c", f"exit {status}"], (), timeout_s=20, what="smoke")
+    if begun:
+        assert run().code == status
+    else:
+        with pytest.raises(codes.Retryable, match=f"could not be begun .status {status}.*journalctl"):
+            run()
+
+
 def test_a_transient_unit_that_does_not_end_is_killed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the unit nor the wait for it outlives the limit."""
     monkeypatch.setattr(systemd, "START_S", 0.2)
     with pytest.raises(codes.Retryable, match="no answer"):
         systemd.run_transient(["sleep", "10"], (), timeout_s=0.1, what="smoke")
     assert fake.calls()[-1] == f"kill --signal=KILL -- slotward-smoke-{os.getpid()}"
+
+
+def test_a_unit_whose_file_is_gone_already_is_stopped(fake: Fake, tmp_path: pathlib.Path) -> None:
+    """A setup that was killed has removed the file, and a start of the daemon has started the unit again."""
+    (tmp_path / "fail-disable").write_text("1")
+    there = tmp_path / "gone.path"
+    (tmp_path / "show").write_text(f"FragmentPath={there}\n")
+    systemd.disable_now("gone.path")
+    assert "stop -- gone.path" in fake.calls()
+    there.touch()
+    with pytest.raises(codes.Retryable, match="disable --now"):
+        systemd.disable_now("gone.path")
 
 
 def test_an_attached_command_answers_with_its_own_status(fake: Fake, capfd: pytest.CaptureFixture[str]) -> None:

@@ -78,5 +78,5 @@ def test_D13_modes_are_the_same_under_any_umask(
         "700 root root /var/lib/slotward/staging",
         "755 root root /var/lib/slotward/staging/slotward-1.1.0",
     ]
-    for umask in ("0077", "0027", "0000"):
+    for umask in ("0077", "0027", "0000", "0777"):
         assert path_of(node, umask, v100, v110, v120) == usual, umask

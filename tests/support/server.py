@@ -93,6 +93,11 @@ class FileServer:
         self._server.shutdown()
         self._server.server_close()
 
+    def let_go(self) -> None:
+        """Nothing stalls any more: who waits is cut off after its half, and may come again."""
+        self.stalling.clear()
+        self._released.set()
+
     def url(self, file: pathlib.Path) -> str:
         """Serve a file; its address."""
         path = f"/{file.name}"

@@ -203,6 +203,8 @@ def _mends(problem: str, in_trial: bool) -> Tuple[str, str]:
         return f"systemctl unmask {unit}{start}", states.GUARD_MASKED
     if unit:
         return f"systemctl unmask {unit} && slotward setup", states.GUARD_MASKED
+    if problem.endswith("(systemctl daemon-reload)"):
+        return "systemctl daemon-reload", states.GUARD_MISSING
     if in_trial:
         return "slotward confirm --pending --wait 60, or slotward rollback; then slotward setup", states.GUARD_MISSING
     return "slotward setup", states.GUARD_MISSING

@@ -20,7 +20,7 @@ UNDER_SMOKE = (
     "ProtectSystem=strict",
     "ProtectHome=yes",
     "PrivateTmp=yes",
-    "PrivateDevices=yes",
+    "DevicePolicy=closed",  # PrivateDevices= needs room in /tmp (sandbox.md)
     "PrivateNetwork=yes",
     "RestrictSUIDSGID=yes",
     "CapabilityBoundingSet=",

@@ -132,7 +132,7 @@ def not_in_force(product: products.Product) -> List[str]:
             missing.append(f"systemd has not loaded {guard}")
         elif name == timer and (unit.get("LoadState"), unit.get("UnitFileState")) != ("loaded", "enabled"):
             missing.append(f"{timer} is not loaded and enabled")
-    if "yes" in [unit.get("NeedDaemonReload") for unit in shown]:
+    if "yes" in [unit.get("NeedDaemonReload") for unit in shown if unit.get("LoadState") != "masked"]:
         missing.append("a unit file has changed since systemd read it (systemctl daemon-reload)")
     return missing
 

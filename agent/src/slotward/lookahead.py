@@ -7,6 +7,7 @@ import os
 from typing import Mapping, Optional
 
 from slotcore import codes, status
+from slotcore import product as products
 from slotward import effects, installed, own, preflight, systemd
 
 
@@ -60,6 +61,14 @@ def _systemd(setup: own.Setup, may_start: bool, starting: bool) -> str:
         if found.get("ActiveState") not in ("active", "reloading"):
             raise _not_running(helper, f"is {found.get('ActiveState')}: start")
     return user
+
+
+def demand_not_stopped(product: products.Product) -> None:
+    """Raise Refused `unit-not-running` when somebody has stopped a unit since it was looked at: a switch would start it."""
+    units = effects.units_of(product)
+    for unit, shown in zip(units, systemd.show_each(units, status.STOP_PROPERTIES)):
+        if status.was_stopped(shown):
+            raise _not_running(unit, "was stopped while this update got ready: start")
 
 
 def _not_running(unit: str, what: str) -> codes.Refused:

@@ -105,6 +105,10 @@ def _swap(
             seen = _baseline(product, seen, release)
     except OSError as error:
         raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
+    if restart and not agreed.start:
+        from slotward import lookahead
+
+        lookahead.demand_not_stopped(product)
     seen = _last_word(product, seen, prepared.from_version, release, agreed)
     with cancelling.too_late():
         progress_file.phase(phases.SWAP)

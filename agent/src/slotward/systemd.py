@@ -160,8 +160,13 @@ def enable(unit: str) -> None:
 
 
 def disable_now(unit: str) -> None:
-    """Stop the unit, wait for that, and start it no more at boot; a failure of it is forgotten."""
-    _systemctl(["disable", "--now", "--", unit], RELOAD_S)
+    """Stop the unit, wait for that, and start it no more at boot; a failure is forgotten. A cut may have taken its file."""
+    try:
+        _systemctl(["disable", "--now", "--", unit], RELOAD_S)
+    except codes.Retryable:
+        if os.path.exists(show(unit, ("FragmentPath",)).get("FragmentPath", "/")):
+            raise
+        stop(unit)
     reset_failed(unit)
 
 
@@ -248,16 +253,25 @@ def _run_bounded(argv: Sequence[str], timeout_s: float) -> Output:
     return Output(process.returncode, b"".join(said.values()).decode("utf-8", "replace")[-MAX_OUTPUT:])
 
 
+NOT_BEGUN = frozenset(range(200, 246)) - {203}  # systemd's own (systemd.exec(5)), but for the kernel's no to a program
+
+
 def run_transient(argv: Sequence[str], properties: Sequence[str], timeout_s: float, what: str) -> Output:
-    """Run a command in a transient unit, bounded in time, and take what it wrote."""
+    """Run a command in a transient unit, bounded in time, and take what it wrote.
+
+    What systemd itself cannot begin raises Retryable: that says nothing of the command.
+    """
     unit = f"slotward-{what}-{os.getpid()}"
     limits = (f"RuntimeMaxSec={timeout_s:g}", "TimeoutStopSec=2", "KillSignal=SIGKILL")
     command = transient(argv, unit, (*properties, *limits))
     try:
-        return _run_bounded(command, timeout_s + START_S)
+        done = _run_bounded(command, timeout_s + START_S)
     except codes.Retryable:
         _run(["systemctl", "kill", "--signal=KILL", "--", unit], QUICK_S)
         raise
+    if done.code in NOT_BEGUN:
+        raise _failed(argv, f"could not be begun (status {done.code}): `journalctl -b -t systemd -n 20` says why")
+    return done
 
 
 def run_attached(argv: Sequence[str], unit: str, properties: Sequence[str] = ()) -> int:
