@@ -43,6 +43,7 @@ TWO = "each of the two records stands for itself, and nothing starts by them bef
 ADOPTING = "the file at the entrypoint is what starts until the last step, whatever the links and records say"
 BEFORE = "until current moves, all of it is an update that never started"
 RESTARTED = "a restart is no matter of the disk: safeties.toml has its place"
+GATHERED = "evidence is no matter of the disk: test_plans.py has its place, after the end is recorded and before the claim goes"
 COUNTED = "a start that is not counted is one that did not begin: the unit waits for this plan"
 BACK = "the guard alone reads back, and not for itself: safeties.toml has its place, which the races need"
 FLOOR = "settling ends both after a claim: safeties.toml has that the floor comes first"
@@ -86,8 +87,18 @@ MAY_CHANGE: Dict[str, Dict[str, str]] = {
         "3 Rename good | Rename trust.json": ALLOWED,
         "5 Rename update.json | Unlink trial.sources": CAUGHT_UP,
     },
-    "go back": {"2 Rename current | Restart": RESTARTED, "3 Restart | Rename update.json": RESTARTED},
-    "go back by permit": {"2 Rename current | Restart": RESTARTED, "3 Restart | Rename trust.json": RESTARTED},
+    "go back": {
+        "2 Rename current | Restart": RESTARTED,
+        "3 Restart | Rename update.json": RESTARTED,
+        "4 Rename update.json | Gather": GATHERED,
+        "5 Gather | Unlink back": GATHERED,
+    },
+    "go back by permit": {
+        "2 Rename current | Restart": RESTARTED,
+        "3 Restart | Rename trust.json": RESTARTED,
+        "5 Rename update.json | Gather": GATHERED,
+        "6 Gather | Unlink back": GATHERED,
+    },
     "take a key set": {"0 Rename slots.json | Rename trust.json": CLEARED},
 }
 """What may change places on a host without a helper, and why nothing comes of it."""
@@ -112,6 +123,8 @@ MAY_CHANGE_HELPED: Dict[str, Dict[str, str]] = {
         "2 Rename current | Rename helper": FOLLOWS,
         "3 Rename helper | Restart": RESTARTED,
         "4 Restart | Rename update.json": RESTARTED,
+        "5 Rename update.json | Gather": GATHERED,
+        "6 Gather | Unlink helper.back": GATHERED,
     },
 }
 
