@@ -81,23 +81,32 @@ StandardError=journal+console
 [Install]
 WantedBy=multi-user.target
 """
-DATA_UNIT = """\
+MODULES_UNIT = """\
 [Unit]
-Description=Mount the disk of slots and records
+Description=Load the file system of slots and records
 DefaultDependencies=no
-Before=local-fs.target sysinit.target
-Conflicts=shutdown.target
-Before=shutdown.target
 
 [Service]
 Type=oneshot
 RemainAfterExit=yes
 ExecStart=/powercut/busybox insmod /powercut/libcrc32c.ko
 ExecStart=/powercut/busybox insmod /powercut/xfs.ko
-ExecStart=/usr/bin/mount -t xfs /dev/nvme0n3 /opt/slotward
+"""
+# A link to the disk, not the disk: for that systemd would wait, and nobody tells it of devices here.
+MOUNT_UNIT = """\
+[Unit]
+Description=The disk of slots and records
+DefaultDependencies=no
+Requires=powercut-modules.service
+After=powercut-modules.service
+Before=local-fs.target
+Conflicts=umount.target
+Before=umount.target
 
-[Install]
-WantedBy=sysinit.target
+[Mount]
+What=/powercut/data
+Where=/opt/slotward
+Type=xfs
 """
 PRODUCT = """\
 unit = "toy.service"
@@ -266,7 +275,6 @@ def _lay_out(tree: pathlib.Path, agent: bytes, pins: str) -> None:
     _write(tree / "etc/slotward/products.d/toy.toml", PRODUCT.format(pins=pins).encode(), 0o644)
     _write(units / "toy.service", TOY_UNIT.encode())
     _write(units / "powercut.service", DRIVER_UNIT.encode())
-    _write(units / "powercut-data.service", DATA_UNIT.encode())
     _write(tree / "etc/systemd/journald.conf.d/powercut.conf", b"[Journal]\nStorage=volatile\n")
     _write(tree / "etc/machine-id", b"0123456789abcdef0123456789abcdef\n")
     _write(tree / "etc/hostname", b"powercut\n")
@@ -300,10 +308,12 @@ def _want(units: pathlib.Path, target: str, unit: str) -> None:
 
 def _disks(tree: pathlib.Path, directory: pathlib.Path, filesystem: str) -> None:
     directory.mkdir()
-    wants = tree / "etc/systemd/system/sysinit.target.wants"
-    if filesystem == XFS:
-        wants.mkdir(exist_ok=True)
-        (wants / "powercut-data.service").symlink_to("../powercut-data.service")
+    if filesystem == XFS:  # the last of them: with such a unit the directory is always a mount point
+        units = tree / "etc/systemd/system"
+        _write(units / "powercut-modules.service", MODULES_UNIT.encode())
+        _write(units / "opt-slotward.mount", MOUNT_UNIT.encode())
+        (tree / "powercut/data").symlink_to("/dev/nvme0n3")
+        _want(units, "local-fs.target", "opt-slotward.mount")
         data = directory / "data.img"
         _truncate(data, DATA_MIB)
         _tool("mkfs.xfs", "-q", str(data))

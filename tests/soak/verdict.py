@@ -33,6 +33,8 @@ ALIKE = 56
 """Quarters of so many looks have each way to end in them: a daemon that has just been started has loaded less than one that has worked."""
 MEMORY_RATIO, MEMORY_KIB = 1.05, 512
 """So much more may the last quarter's median be than the first's: an interpreter's arenas differ from start to start."""
+MAPPED = {"memory of systemd-journald.service"}
+"""Mostly the journal's files, which it maps as they grow up to the bound of its configuration. Its own memory is judged."""
 DISK_SLACK = 256 << 10
 
 
@@ -90,7 +92,7 @@ def memory(looks: Sequence[Look]) -> List[str]:
     """Whose memory has grown."""
     found = []
     for where, first, last in quarters(looks):
-        for name in sorted(key for key in last[-1].numbers if "memory of" in key):
+        for name in sorted(key for key in last[-1].numbers if "memory of" in key and key not in MAPPED):
             if len(first) < ALIKE // 4 and "memory of slotward" in name:
                 continue
             before, after = (

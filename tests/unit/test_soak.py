@@ -89,6 +89,14 @@ def test_memory_that_grows_is_told(step: int) -> None:
     assert all(f"memory of {UNIT}" in line for line in found)
 
 
+@pytest.mark.parametrize(("name", "leaks"), [("memory", False), ("own memory", True)])
+def test_what_the_journal_maps_is_no_memory_of_its_own(name: str, leaks: bool) -> None:
+    """Its files grow up to a bound of their own; journald's own memory must not."""
+    grows = f"{name} of systemd-journald.service"
+    found = verdict.judge(series(lambda number: one(number, **{grows: 6000 + 40 * number})), MIB)
+    assert bool(found) is leaks, found
+
+
 @pytest.mark.parametrize(
     ("name", "of"),
     [
