@@ -395,7 +395,7 @@ def main() -> int:
         return 1
     try:
         return run(args)
-    except Failed as error:
+    except (Failed, machine.Ended) as error:
         print(f"powercut: the machine itself failed: {error}", file=sys.stderr)
         return 1
 
