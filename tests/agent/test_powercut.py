@@ -27,6 +27,11 @@ for line in json.loads((home / "script").read_text()):
         while time.process_time() < until:
             pass
         (home / "worked").touch()
+    elif line == "idle":
+        first = not (home / "idled").exists()
+        (home / "idled").touch()
+        if first or mail["cut"] > 2:
+            time.sleep(60)
     elif line == "end":
         sys.exit(0)
     elif line == "point":
@@ -127,6 +132,20 @@ def test_a_machine_that_does_not_come_up_is_a_violation(run: cuts.Run) -> None:
     next(made)
     script(run, {"boot": 1}, "end")
     assert [one["rule"] for one in next(made)["violations"]] == ["boot"]
+
+
+def test_a_machine_that_does_nothing_any_more_is_started_again(run: cuts.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next boot judges what the stall has cut; with a disk that never comes up the run ends, and says so."""
+    monkeypatch.setattr(machine, "STALLED_S", 1.0)
+    script(run, "idle", *AIMED)
+    rows: List[Dict[str, Any]] = []
+    made = run.cuts(5)
+    run.rows = rows
+    for row in (next(made), next(made)):
+        cuts.keep(rows, row)
+        assert row["violations"] == []
+    with pytest.raises(cuts.Failed, match="does not come up, 3 times"):
+        list(made)
 
 
 @pytest.mark.parametrize("line", [{"error": "ours"}, {"done": "swap", "violations": [{"rule": "I1"}], "state": STATE}])

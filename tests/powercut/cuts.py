@@ -44,6 +44,8 @@ BOOT_CPU_S = 240.0
 JOBS_FOR_A_POINT = 5
 """After so many jobs a point that was aimed at will not come: the cut is then a random one."""
 USUAL_BOOT_S, USUAL_JOB_S = 20.0, 10.0
+STALLS = 2
+"""So often in a row a machine that does nothing any more is started again. A disk with which none comes up is the agent's matter."""
 IN_BOOT = 0.125
 XFS_PART = 0.1
 ONE = threading.Lock()
@@ -132,6 +134,7 @@ class Run:
         self.boots: List[float] = []
         self.jobs: List[float] = []
         self.job = ""
+        self.stalls = 0
 
     def mail(self, number: int, aimed: bool) -> Dict[str, Any]:
         """What the next boot is told: for each plan the points, those that were cut least first."""
@@ -183,7 +186,20 @@ class Run:
         early = last is not None and not last.point and not aimed and self.random.random() < IN_BOOT
         mail = self.mail(number, aimed)
         guest = machine.Machine(self.images.kernel, self.disks.paths, mail, self.disks.directory)
+        try:
+            return self._until_cut(guest, last, early)
+        except machine.Stalled:  # a cut too, at a moment that nobody chose
+            self.stalls += 1
+            if self.stalls > STALLS:
+                raise Failed(
+                    f"it does not come up, {self.stalls} times with the same disk: {guest.last_words()}"
+                ) from None
+            self.cut = Cut(self.job or "boot", "")
+            return None
+
+    def _until_cut(self, guest: machine.Machine, last: Optional[Cut], early: bool) -> Optional[Dict[str, Any]]:
         with contextlib.closing(guest):
+            number = len(self.rows) + 1
             until = self.random.uniform(0.3, 1.0) * self.usual(self.boots, USUAL_BOOT_S) if early else BOOT_CPU_S
             verdict = self.verdict(guest, until)
             if verdict is None and early:
@@ -211,7 +227,7 @@ class Run:
                     return None
                 self.demand(told)
                 if "verdict" in told:
-                    self.before, self.cleared = told["state"], []
+                    self.before, self.cleared, self.stalls = told["state"], [], 0
                     return told
         except machine.Ended as error:
             return {"verdict": [{"rule": "boot", "what": f"the machine ended: {error}"}], "state": None}

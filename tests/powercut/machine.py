@@ -22,6 +22,8 @@ QEMU = "qemu-system-x86_64"
 MAIL_BYTES = 1 << 20
 TICKS = os.sysconf("SC_CLK_TCK")
 POLL_S = 0.02
+STALLED_S, STALLED_CPU_S = 120.0, 0.5
+"""So long with so little to do is no machine at work, which looks about it ten times a second."""
 APPEND = (
     "console=ttyS0 root=/dev/nvme0n1 rw rootwait panic=-1 quiet loglevel=4 mitigations=off nokaslr audit=0"
     " systemd.show_status=0 rcupdate.rcu_expedited=1 random.trust_bootloader=on no_timer_check init_on_alloc=0"
@@ -31,6 +33,10 @@ APPEND = (
 
 class Ended(Exception):
     """The machine is not there any more, or took more than it may; what was asked of it will not come."""
+
+
+class Stalled(Exception):
+    """The machine does nothing any more: rarely, qemu without KVM never wakes a processor that waits."""
 
 
 class Machine:
@@ -85,9 +91,14 @@ class Machine:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def say(self, until_cpu_s: float) -> Optional[Dict[str, Any]]:
-        """The next thing that the guest says; None when it has used so much processor time before. Raises Ended."""
+        """The next thing that the guest says; None when it has used so much processor time before. Raises Ended, Stalled."""
         assert self._qemu.stdout is not None
+        seen_s, since = self.cpu_s(), time.monotonic()
         while True:
+            if self.cpu_s() > seen_s + STALLED_CPU_S:
+                seen_s, since = self.cpu_s(), time.monotonic()
+            if time.monotonic() > since + STALLED_S:
+                raise Stalled
             line, found, rest = self._buffer.partition(b"\n")
             if found:
                 self._buffer = rest
