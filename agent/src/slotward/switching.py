@@ -105,11 +105,7 @@ def _swap(
             seen = _baseline(product, seen, release)
     except OSError as error:
         raise effects.as_retryable(error, f"write {product.name} {release.version} into its slot") from error
-    if restart and not agreed.start:
-        from slotward import lookahead
-
-        lookahead.demand_not_stopped(product)
-    seen = _last_word(product, seen, prepared.from_version, release, agreed)
+    seen = _last_word(product, seen, prepared.from_version, release, agreed, restart)
     with cancelling.too_late():
         progress_file.phase(phases.SWAP)
         pending = manager.begin_trial(product, seen, release, restart)
@@ -152,9 +148,13 @@ def _baseline(product: products.Product, seen: manager.Look, release: manager.Re
 
 
 def _last_word(
-    product: products.Product, seen: manager.Look, old: str, release: manager.Release, agreed: Agreed
+    product: products.Product, seen: manager.Look, old: str, release: manager.Release, agreed: Agreed, restart: bool
 ) -> manager.Look:
     """What the operator and the workload say right before the switch; then the workload is let go, and the time begins."""
+    if restart and not agreed.start:
+        from slotward import lookahead
+
+        lookahead.demand_not_stopped(product)
     if not agreed.back:
         gate.still_open(product, seen.state, agreed.force)
         hooks.veto(product, old, release.version, agreed.force)
