@@ -12,7 +12,7 @@ from powercut import cuts, image, machine
 
 # A guest: it reads its mail, keeps it, and says what `script` has for this boot; the rest of its time it works.
 GUEST = """#!/usr/bin/python3
-import json, pathlib, re, sys, time
+import json, os, pathlib, re, sys, time
 disks = [re.match("file=([^,]*)", word)[1] for word in sys.argv if word.startswith("file=/") and ",format=raw" in word]
 home = pathlib.Path(disks[1]).parent
 mail = json.loads(pathlib.Path(disks[1]).read_bytes().rstrip(b"\\0"))
@@ -34,6 +34,8 @@ for line in json.loads((home / "script").read_text()):
             time.sleep(60)
     elif line == "end":
         sys.exit(0)
+    elif line == "killed":
+        os.kill(os.getpid(), 9)
     elif line == "point":
         print(json.dumps({"reached": mail["points"]["swap"][0]}), flush=True)
     else:
@@ -132,6 +134,16 @@ def test_a_machine_that_does_not_come_up_is_a_violation(run: cuts.Run) -> None:
     next(made)
     script(run, {"boot": 1}, "end")
     assert [one["rule"] for one in next(made)["violations"]] == ["boot"]
+
+
+def test_qemu_that_somebody_ended_is_no_violation(run: cuts.Run) -> None:
+    """Nothing of it is judged, and the run ends."""
+    script(run, *AIMED)
+    made = run.cuts(2)
+    next(made)
+    script(run, {"boot": 1}, "killed")
+    with pytest.raises(machine.Killed):
+        next(made)
 
 
 def test_a_machine_that_does_nothing_any_more_is_started_again(run: cuts.Run, monkeypatch: pytest.MonkeyPatch) -> None:

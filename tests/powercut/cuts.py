@@ -411,7 +411,7 @@ def main() -> int:
         return 1
     try:
         return run(args)
-    except (Failed, machine.Ended) as error:
+    except (Failed, machine.Ended, machine.Killed) as error:
         print(f"powercut: the machine itself failed: {error}", file=sys.stderr)
         return 1
 

@@ -35,6 +35,10 @@ class Ended(Exception):
     """The machine is not there any more, or took more than it may; what was asked of it will not come."""
 
 
+class Killed(Exception):
+    """Somebody else has ended qemu: that says nothing of the guest."""
+
+
 class Stalled(Exception):
     """The machine does nothing any more: rarely, qemu without KVM never wakes a processor that waits."""
 
@@ -91,7 +95,7 @@ class Machine:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def say(self, until_cpu_s: float) -> Optional[Dict[str, Any]]:
-        """The next thing that the guest says; None when it has used so much processor time before. Raises Ended, Stalled."""
+        """The next thing that the guest says; None when it has used so much processor time before. Raises Ended, Killed, Stalled."""
         assert self._qemu.stdout is not None
         seen_s, since = self.cpu_s(), time.monotonic()
         while True:
@@ -111,6 +115,8 @@ class Machine:
             if select.select([self._qemu.stdout], [], [], POLL_S)[0]:
                 block = os.read(self._qemu.stdout.fileno(), 65536)
                 if not block:
+                    if self._qemu.wait() < 0:
+                        raise Killed("somebody has ended qemu")
                     raise Ended(f"qemu has ended: {self._buffer.decode('utf-8', 'replace')}{self.last_words()}")
                 self._buffer += block
 
