@@ -113,7 +113,10 @@ def test_all_parts_go_forth_and_back_together(toy: Parted) -> None:
     toy.upgraded(toy.archive("1.1.0", 2))
     toy.on_trial(toy.archive("1.2.0", 3, "exit 1"))
     assert toy.goes_back(["crash-loop"], 25)["to"] == "1.2.0"
-    assert toy.never_mixed() == ["1.0.0", "1.1.0", *["1.2.0"] * 4, "1.1.0"]
+    starts = toy.never_mixed()
+    assert starts[:6] == ["1.0.0", "1.1.0", *["1.2.0"] * 4]
+    # whoever asks at the moment when the guard goes back, in a start, may move the link first, and then restarts
+    assert starts[6:] in (["1.1.0"], ["1.1.0"] * 2), starts
     assert toy.slotward("remove", "--purge").exit == 0
     node.sh("systemctl restart toy.service")
     assert toy.never_mixed()[-1] == "1.1.0"
