@@ -22,11 +22,12 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import statistics
 import sys
 import threading
 from collections import Counter
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / name) for name in ("tests", "tests/hosts", "agent/src", "plugins/module_utils")]
@@ -396,6 +397,11 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found["cuts"] >= args.cuts and not found["violations"] else 1
 
 
+def interrupt(_number: int, _frame: object) -> NoReturn:
+    """When told to end: each machine ends with its next verdict."""
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Power cuts of a virtual machine.")
@@ -409,8 +415,13 @@ def main() -> int:
     if shutil.which(machine.QEMU) is None:
         print(f"powercut: {machine.QEMU} is missing: run tools/setup --powercut", file=sys.stderr)
         return 1
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
     try:
         return run(args)
+    except KeyboardInterrupt:
+        print("powercut: interrupted; --resume goes on", file=sys.stderr)
+        return 1
     except (Failed, machine.Ended, machine.Killed) as error:
         print(f"powercut: the machine itself failed: {error}", file=sys.stderr)
         return 1
