@@ -182,10 +182,9 @@ class Run:
 
         None as well where the power went before the verdict: the next boot judges both, as one.
         """
-        number = len(self.rows) + 1
         aimed = self.wants_aim()
         early = last is not None and not last.point and not aimed and self.random.random() < IN_BOOT
-        mail = self.mail(number, aimed)
+        mail = self.mail(len(self.rows) + 1, aimed)
         guest = machine.Machine(self.images.kernel, self.disks.paths, mail, self.disks.directory)
         try:
             return self._until_cut(guest, last, early)
@@ -200,7 +199,6 @@ class Run:
 
     def _until_cut(self, guest: machine.Machine, last: Optional[Cut], early: bool) -> Optional[Dict[str, Any]]:
         with contextlib.closing(guest):
-            number = len(self.rows) + 1
             until = self.random.uniform(0.3, 1.0) * self.usual(self.boots, USUAL_BOOT_S) if early else BOOT_CPU_S
             verdict = self.verdict(guest, until)
             if verdict is None and early:
@@ -209,7 +207,7 @@ class Run:
             if verdict is None:
                 verdict = {"verdict": [{"rule": "boot", "what": f"no verdict: {guest.last_words()}"}], "state": None}
             self.boots.append(guest.cpu_s())
-            row = self.row(number, last, verdict, guest) if last is not None else None
+            row = self.row(last, verdict, guest) if last is not None else None
             if row is None and verdict["verdict"]:
                 raise Failed(f"without a cut: {verdict['verdict']}")
             if row is None or not row["violations"]:
@@ -239,7 +237,7 @@ class Run:
         if "error" in told:
             raise Failed(told["error"])
 
-    def row(self, number: int, last: Cut, verdict: Dict[str, Any], guest: machine.Machine) -> Dict[str, Any]:
+    def row(self, last: Cut, verdict: Dict[str, Any], guest: machine.Machine) -> Dict[str, Any]:
         """What is kept of a cut."""
         violations = list(verdict["verdict"])
         if verdict.get("exit", 0) not in (0, 6):
@@ -247,7 +245,6 @@ class Run:
         found = (verdict["state"] or {}).get("state") or {}
         state = {key: found.get(key) for key in ("current", "good", "floor", "failed", "trial", "claim")}
         return {
-            "cut": number,
             "job": last.job,
             "point": last.point,
             "filesystem": self.filesystem,
