@@ -215,9 +215,10 @@ def test_a_restart_that_is_under_way_is_waited_for(here: Here) -> None:
         ("ActiveState=activating\nSubState=start\nJob=7\n", True),
         ("ActiveState=deactivating\nSubState=stop-sigterm\nJob=7\n", True),
         ("ActiveState=activating\nSubState=auto-restart\nJob=\n", False),
+        ("ActiveState=activating\nSubState=auto-restart-queued\nJob=\n", False),
         ("ActiveState=failed\nSubState=failed\nJob=\n", False),
     ],
-    ids=["starts", "stops first", "crashes", "failed"],
+    ids=["starts", "stops first", "crashes", "crashes, systemd 254 and later", "failed"],
 )
 def test_H6_a_slow_stop_or_start_after_going_back_is_no_failure(here: Here, meanwhile: str, runs: bool) -> None:
     """It is waited for beyond what a restart usually takes; what has ended by itself is not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Union
 
 from slotcore import codes, proof, records, settle, status, trial
 from slotcore import product as products
@@ -92,23 +92,13 @@ def unit_runs(product: products.Product, wait_s: float) -> bool:
     began = time.monotonic()
     while True:
         shown = systemd.show_each(effects.units_of(product), ("ActiveState", "SubState", "Job"))
-        down = [one for one in shown if one.get("ActiveState") != "active"]
+        down = [unit for unit in map(status.unit_of, shown) if unit.active != "active"]
         # between its stop and its start a restart is inactive, with a job
-        stopped = any(one.get("ActiveState") == "inactive" and not _has_job(one) for one in down)
-        longest = max(wait_s, UNDER_WAY_S) if all(map(_is_under_way, down)) else wait_s
+        stopped = any(unit.active == "inactive" and unit.job == 0 for unit in down)
+        longest = max(wait_s, UNDER_WAY_S) if all(unit.runs for unit in down) else wait_s
         if not down or stopped or time.monotonic() - began >= longest:
             return not down
         time.sleep(POLL_S)
-
-
-def _has_job(shown: Mapping[str, str]) -> bool:
-    return shown.get("Job", "0") not in ("", "0")
-
-
-def _is_under_way(shown: Mapping[str, str]) -> bool:
-    """Whether systemd is stopping it to start it again, or starting it, and not waiting after an exit."""
-    starts = shown.get("ActiveState") == "activating" and shown.get("SubState") != "auto-restart"
-    return starts or _has_job(shown)
 
 
 def _settled(product: products.Product, what: str) -> manager.Look:
