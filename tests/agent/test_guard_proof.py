@@ -342,14 +342,37 @@ def test_without_sha256sum_all_is_as_before(tmp_path: pathlib.Path, script: str)
     assert mark(tree).exists()
 
 
+FAILS_TIMES = """
+echo >>{root}/asked
+[ $(wc -l <{root}/asked) -gt {times} ] || {{ echo "sha256sum: $1: Input/output error" >&2; exit 1; }}
+exec /usr/bin/sha256sum "$@"
+"""
+
+
+def test_one_read_that_fails_moves_nothing(tmp_path: pathlib.Path) -> None:
+    """A path to a disk may fail one read: the slot is read again, and proves itself then."""
+    tree = confirmed(Tree(tmp_path))
+    done = proving_by(tree, FAILS_TIMES.format(root=tmp_path, times=1))
+    assert (done.returncode, done.stderr) == (0, "")
+    stayed(tree)
+    assert mark(tree).exists()
+
+
+def test_a_slot_that_cannot_be_read_again_is_left(tmp_path: pathlib.Path) -> None:
+    """Nor could it be started: the host goes to the slot that proves itself."""
+    tree = confirmed(Tree(tmp_path))
+    proving_by(tree, FAILS_TIMES.format(root=tmp_path, times=2))
+    went(tree)
+
+
 def test_a_slot_that_takes_too_long_is_left_unread(tmp_path: pathlib.Path) -> None:
-    """A start waits so long for each slot and no longer; the unit's time limit allows for both and for systemd."""
+    """A start waits so long for each slot and no longer; the unit's time limit allows for three looks and for systemd."""
     tree = confirmed(Tree(tmp_path))
     lose(tree, "b", b"other")
     text = tree.guard.read_text(encoding="utf-8")
     bound = int(text.partition("\nPROOF_S=")[2].partition("\n")[0])
     unit = (guarding.GUARD.parent / "units/slotward-guard@.service").read_text(encoding="ascii")
-    assert 2 * bound + 10 < int(unit.partition("TimeoutStartSec=")[2].partition("s\n")[0])
+    assert 3 * bound + 10 < int(unit.partition("TimeoutStartSec=")[2].partition("s\n")[0])
     tree.guard.write_text(text.replace(f"\nPROOF_S={bound}\n", "\nPROOF_S=0.2\n"), encoding="utf-8")
     assert "could not be told within 0.2 s" in proving_by(tree, "exec sleep 30").stderr
     stayed(tree)

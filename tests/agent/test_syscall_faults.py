@@ -7,10 +7,12 @@ import json
 import pathlib
 import subprocess
 import sys
+import zipfile
 from typing import Any, Dict, List
 
 import pytest
 from faults import cases, hosts, syscalls, tracing
+from support import archive
 
 TRACE = """\
 100 openat(AT_FDCWD</>, "/usr/lib/x.py", O_RDONLY) = 3</usr/lib/x.py>
@@ -99,6 +101,18 @@ def test_the_figures_count_what_was_brought_about(tmp_path: pathlib.Path, capsys
     assert syscalls.report([*rows, row(number=5, hit=0)], True, tmp_path) == 1
     assert json.loads((tmp_path / "faults.json").read_text())["missed"] == 1
     assert "not reached" in capsys.readouterr().out
+
+
+def test_rows_are_gone_on_with_by_the_sources_alone(tmp_path: pathlib.Path) -> None:
+    """Two compilations of one source need not have the same bytes; another source is another agent."""
+
+    def told(source: str, compiled: bytes) -> str:
+        with zipfile.ZipFile(tmp_path / "agent", "w") as packed:
+            packed.writestr("a.py", source)
+            packed.writestr("a.pyc", compiled)
+        return archive.source(tmp_path / "agent")
+
+    assert told("1\n", b"one") == told("1\n", b"two") != told("2\n", b"one")
 
 
 def test_what_changes_something_comes_first() -> None:

@@ -315,7 +315,7 @@ def test_w5_the_guard_s_units_stand_alone(kind: str) -> None:
     names = [key for key, _value in found]
     assert dict(found)["StartLimitIntervalSec"] == "0"
     assert dict(found)["Type"] == "oneshot"
-    assert dict(found)["TimeoutStartSec"] == {"guard": "30s"}.get(kind, "20s")
+    assert dict(found)["TimeoutStartSec"] == {"guard": "40s"}.get(kind, "20s")
     assert "EnvironmentFile" not in names
     assert "LD_PRELOAD" in dict(found)["UnsetEnvironment"]
     assert "GUARD_PROC" in dict(found)["UnsetEnvironment"]

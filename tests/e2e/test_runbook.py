@@ -48,7 +48,10 @@ CASES = (
     Case("held", "slotward hold --why incident"),
     Case("directory-unsafe", "chmod g+w /usr/local/lib", "chmod go-w /usr/local/lib"),
     Case("reboot-pending", "touch /run/reboot-required", "rm /run/reboot-required"),
-    Case("audit-broken", f"sed -i 's/installed/installex/' {S}/audit.log"),
+    Case(
+        "audit-broken",
+        f"slotward hold --why incident; slotward unhold; sed -i '1s/installed/installex/' {S}/audit.log",
+    ),
     Case(
         "packages-busy",
         "mkdir -p /var/lib/dpkg; systemd-run -q --collect --unit=e2e-dpkg python3 -c '"

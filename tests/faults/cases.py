@@ -140,13 +140,15 @@ class Bench:
     def cases(self, job: jobs.Job, faults: Sequence[str] = tracing.FAULTS) -> List[Case]:
         """Every call of the job in scope, with every fault."""
         dry = self._dry(job)
-        found: Dict[Tuple[str, str, int], str] = {}
+        found: Dict[Tuple[str, tracing.Call], None] = {}
         for process, lines in self._parts(job, dry.traced):
-            for call in tracing.calls(lines, hosts.IN_SCOPE, hosts.SLOTS if job.guard else "/"):
-                found.setdefault((process, call.name, call.number), call.path)
+            calls = tracing.calls(lines, hosts.IN_SCOPE, hosts.SLOTS if job.guard else "/")
+            found.update(
+                dict.fromkeys((process, call) for call in (tracing.by_path(calls) if process == CHILDREN else calls))
+            )
         return [
-            Case(job.name, process, name, number, path, fault)
-            for (process, name, number), path in found.items()
+            Case(job.name, process, call.name, call.number, call.path, fault)
+            for process, call in found
             for fault in faults
         ]
 
@@ -211,7 +213,7 @@ class Bench:
         if case.process == MAIN:
             return self.traced(job, words)
         if case.process == CHILDREN:
-            return self.traced(job, ["-f", *words])
+            return self.traced(job, ["-f", *words, *tracing.only(case.path, hosts.SLOTS)])
         program, _dot, number = case.process.rpartition(".")
         (self.tools / "left").write_text(f"{number}\n")
         quoted = " ".join(f"'{word}'" for word in words)
@@ -248,7 +250,9 @@ class Bench:
         wrong += self._looked(job, before, "again")
         state = self.host.look(before, **self._more(job))["state"]
         found = self.host.summary(state)
-        if found["trial"] is not None or (state["last"] or {}).get("code") not in job.ends_too:
+        # a record that no look at it can read ends the trial as a bad one does, whatever is read of it later
+        also = (*job.ends_too, "bad-record") if hit > 1 else job.ends_too
+        if found["trial"] is not None or (state["last"] or {}).get("code") not in also:
             wrong += _differences(found, expected[1], in_units)
         if found["trial"] is not None:
             wrong += self._end(job, before)

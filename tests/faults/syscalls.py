@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
-import hashlib
 import json
 import os
 import pathlib
@@ -29,6 +28,7 @@ if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / place) for place in ("tests", "plugins/module_utils", "agent/src")]
 
 from faults import cases, hosts, tracing
+from support import archive
 
 TELL_EVERY_S = 60.0
 KEY = ("job", "process", "call", "number", "path", "fault")
@@ -128,7 +128,7 @@ def checked(bench: cases.Bench, case: cases.Case) -> Row:
 
 def source_of(top: pathlib.Path) -> str:
     """What was tested: the archive of the agent, with the guard in it."""
-    return hashlib.sha256((top / "releases" / "agent").read_bytes()).hexdigest()
+    return archive.source(top / "releases" / "agent")
 
 
 def kept_in(args: argparse.Namespace) -> pathlib.Path:

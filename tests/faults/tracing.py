@@ -2,7 +2,8 @@
 """strace: which calls a run makes on the paths that count, and one of them made to fail, or to be the last.
 
 Rules:
-- A call is told by its name and by how many of that name its process has made before it: strace's `when=`.
+- A call is told by its name and by how many of that name its process has made before it: strace's `when=`. In forks of a
+  shell, which nothing else tells apart, by how many of that name on that path (strace's `-P`): else the shell itself would be hit.
 - A dry run lists the calls. A run with a fault is read again: what strace marks as injected must be the call that was
   meant, with the same path; anything else is not counted as a case.
 """
@@ -10,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -26,6 +28,8 @@ CALLS = _CALLS.split()
 """Every call to a file system that the agent, the guard or coreutils make; a name that this kernel has not is left out."""
 FAULTS = ("EIO", "ENOSPC", "EROFS", "EACCES", "EINTR", "SIGKILL")
 ATTACHED_S = 30.0
+SOON = 100
+"""So many processes may have begun before the one that gives its number to a file."""
 
 _LINE = re.compile(r"(\w+)\((.*)")
 _FD = re.compile(r"\w+<(/[^>]*)>")
@@ -45,6 +49,29 @@ class Call(NamedTuple):
     name: str
     number: int
     path: str
+
+
+def by_path(found: Sequence[Call]) -> List[Call]:
+    """The same calls, each by how many of its name on its path there were."""
+    counted: Dict[Tuple[str, str], int] = {}
+    numbered = []
+    for call in found:
+        key = (call.name, call.path)
+        counted[key] = counted.get(key, 0) + 1
+        numbered.append(call._replace(number=counted[key]))
+    return numbered
+
+
+def only(path: str, working: str) -> List[str]:
+    """strace's words for nothing but calls on this path, by its name from `working` too; `#` is a process that begins soon."""
+    last = int(pathlib.Path("/proc/sys/kernel/ns_last_pid").read_text("ascii"))
+    names = [path.replace("#", str(last + ahead)) for ahead in range(1, SOON)] if "#" in path else [path]
+    words = ["-qq"]
+    for name in names:
+        words += ["-P", name]
+        if name.startswith(working + "/"):
+            words += ["-P", name[len(working) + 1 :]]
+    return words
 
 
 def supported() -> List[str]:

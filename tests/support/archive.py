@@ -6,9 +6,11 @@ What runs is the same. A Python of another version than the one that made it pas
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import io
 import marshal
+import pathlib
 import zipfile
 
 _ZIP = b"PK\x03\x04"
@@ -30,3 +32,12 @@ def compiled(agent: bytes) -> bytes:
             if entry.filename.endswith(".py"):
                 packed.writestr(entry.filename + "c", bytecode(text, entry.filename))
     return agent[: agent.index(_ZIP)] + made.getvalue()
+
+
+def source(path: pathlib.Path) -> str:
+    """The digest of what is in an archive but for what is compiled, which no two compilations need have the same bytes for."""
+    total = hashlib.sha256()
+    with zipfile.ZipFile(path) as found:
+        for name in sorted(name for name in found.namelist() if not name.endswith(".pyc")):
+            total.update(f"{name} {hashlib.sha256(found.read(name)).hexdigest()}\n".encode())
+    return total.hexdigest()
