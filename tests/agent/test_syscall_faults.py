@@ -115,6 +115,17 @@ def test_rows_are_gone_on_with_by_the_sources_alone(tmp_path: pathlib.Path) -> N
     assert told("1\n", b"one") == told("1\n", b"two") != told("2\n", b"one")
 
 
+def test_two_hosts_are_the_same_but_for_the_time_of_their_cases() -> None:
+    """The deadline that was given, what was written meanwhile, and a length from then; no other number, and no part of a word."""
+    record = b"SPEC=1\nID=00112233445566aa\nDEADLINE_S=%d\nLENGTH_S=600\nstart %d\ncrash 110 950000050.%d.4\n"
+    one, two = record % (1595, 1003, 1003), record % (71595, 71000, 1003)
+    assert hosts.timeless(one, 1000, 595) == hosts.timeless(two, 71000, 595)
+    assert b"DEADLINE_S=given\nLENGTH_S=600\nstart now\ncrash 110 950000050.1003.4\n" in hosts.timeless(one, 1000, 595)
+    assert b"DEADLINE_S=then\n" in hosts.timeless(record % (1601, 1, 1), 1000, 595)
+    for other in (record % (1594, 1003, 1003), record % (1595, 999, 1003), record % (1595, 1003, 1004)):
+        assert hosts.timeless(other, 1000, 595) != hosts.timeless(one, 1000, 595)
+
+
 def test_what_changes_something_comes_first() -> None:
     """So that a run that is ended early has done what matters most."""
     calls = ["read", "newfstatat", "close", "rename"]

@@ -168,6 +168,25 @@ def digest(path: pathlib.Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def uptime_s() -> int:
+    """Seconds since the boot of this machine, as trials count them."""
+    with open("/proc/uptime", encoding="ascii") as file:
+        return int(float(file.read().split()[0]))
+
+
+def timeless(data: bytes, now: int, left_s: int) -> bytes:
+    """A record or log of a trial with the seconds of a case as words: its deadline as given, now, a trial's length from now."""
+
+    def word(found: re.Match[bytes]) -> bytes:
+        after = int(found.group()) - now
+        if after == left_s:
+            return b"given"
+        moments = ((0, b"now"), (LENGTH_S, b"then"))
+        return next((name for begin, name in moments if begin <= after <= begin + LIMIT_S), found.group())
+
+    return re.sub(rb"(?<![\w.])\d+(?![\w.])", word, data)
+
+
 def copy_tree(source: str, target: str) -> None:
     """Copy a directory into one that may be there, with modes and owners."""
     shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
@@ -192,6 +211,7 @@ class Host:
             for number, version in enumerate(VERSIONS, 1)
         }
         self.runs: Optional[subprocess.Popen[bytes]] = None
+        self.put_at_s, self.left_s = 0, 0
         self.environment = {
             "PATH": f"{FAKES}:/usr/sbin:/usr/bin:/sbin:/bin",
             "FAKE_SYSTEMD": str(self.systemd),
@@ -285,16 +305,37 @@ class Host:
         self.clear()
         for number, place in enumerate(PLACES):
             copy_tree(str(self.states / name / str(number)), place)
-        self.move_deadline(left_s)
+        self.put_at_s, self.left_s = uptime_s(), left_s
+        self.move_deadline(left_s, self.put_at_s)
 
-    def move_deadline(self, left_s: int) -> None:
+    def move_deadline(self, left_s: int, now: Optional[int] = None) -> None:
         """Have the trial's record say that so much time is left."""
+        deadline_s = (uptime_s() if now is None else now) + left_s
         for one in ("trial", "trial.confirm", "trial.revert"):
             path = pathlib.Path(SLOTS, one)
             if path.exists():
-                with open("/proc/uptime", encoding="ascii") as file:
-                    deadline_s = int(float(file.read().split()[0])) + left_s
                 path.write_text(re.sub(r"(?m)^DEADLINE_S=.*$", f"DEADLINE_S={deadline_s}", path.read_text("ascii")))
+
+    def fingerprint(self) -> str:
+        """The digest of all that what comes next depends on: every file of the host, with mode and owner, and systemd's answers.
+
+        In what is a trial's, a moment of this case counts as what it is to the case: two runs differ in nothing else.
+        """
+        total = hashlib.sha256((self.systemd / "unit").read_bytes() if self.runs is None else b"runs")
+        for top in (*PLACES, RUN):
+            for place, directories, files in os.walk(top):
+                directories.sort()
+                for path in (place, *(os.path.join(place, name) for name in sorted(files + directories))):
+                    seen = os.lstat(path)
+                    text = f"{path} {seen.st_mode:o} {seen.st_uid}:{seen.st_gid} ".encode()
+                    if stat.S_ISLNK(seen.st_mode):
+                        text += os.readlink(path).encode()
+                    elif stat.S_ISREG(seen.st_mode):
+                        data = pathlib.Path(path).read_bytes()
+                        is_of_trial = place == SLOTS and os.path.basename(path).startswith(("trial", ".trial"))
+                        text += timeless(data, self.put_at_s, self.left_s) if is_of_trial else data
+                    total.update(hashlib.sha256(text).digest())
+        return total.hexdigest()
 
     def has(self, name: str) -> bool:
         """Whether that state was kept."""
