@@ -44,7 +44,7 @@ def clock(node: nodes.Node, library: pathlib.Path) -> Iterator[wall.Wall]:
 @pytest.fixture
 def expired(shop: releases.Workshop) -> releases.Release:
     """A release that is over for long."""
-    return shop.release("1.30.0", 30, more=OLD)
+    return shop.release("1.95.0", 95, more=OLD)
 
 
 def set_once_it_is_missed(node: nodes.Node, clock: wall.Wall, within_s: float = 60) -> None:
