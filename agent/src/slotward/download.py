@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, TextIO, Union
 
 from slotcore import codes
-from slotward import build_info, download_answer, download_part, download_sources, host
+from slotward import build_info, download_answer, download_part, download_sources, host, waits
 from slotward import download_rules as rules
 from slotward import progress as progresses
 
@@ -260,7 +260,7 @@ def _ask(
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
-    thread.join(limit)
+    waits.join(thread, limit)
     gone.set()
     if not outcome:
         raise download_answer.Later("no answer from %s in %g s" % (rules.shown_host(url), round(limit, 1)))

@@ -18,7 +18,7 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 from slotcore import product as products
-from slotward import build_info, host, probe_kinds
+from slotward import build_info, host, probe_kinds, waits
 
 if TYPE_CHECKING:
     import ssl
@@ -80,9 +80,7 @@ def http_answer(probe: products.Probe, _product: products.Product) -> probe_kind
             over.set()
             _cut(connection)
 
-        timer = threading.Timer(probe.timeout_s, cut)
-        timer.daemon = True
-        timer.start()
+        timer = waits.Timer(probe.timeout_s, cut)
         try:
             connection.request("GET", path, headers=headers)
             said = _judge(probe, connection.getresponse())

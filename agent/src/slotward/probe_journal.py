@@ -13,11 +13,10 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import threading
 from typing import Any, List, Mapping, NamedTuple, Tuple
 
 from slotcore import product as products
-from slotward import probe_kinds, systemd
+from slotward import probe_kinds, systemd, waits
 
 MAX_READ = 4 << 20
 MAX_LINE = 16 * 1024
@@ -39,9 +38,7 @@ def bounded(argv: List[str], timeout_s: float) -> Tuple[bytes, int]:
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=systemd.environment()
     ) as process:
-        timer = threading.Timer(timeout_s, process.kill)
-        timer.daemon = True
-        timer.start()
+        timer = waits.Timer(timeout_s, process.kill)
         try:
             data = process.stdout.read(MAX_READ + 1) if process.stdout is not None else data
         finally:

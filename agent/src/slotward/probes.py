@@ -15,7 +15,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from slotcore import codes, probing
 from slotcore import product as products
-from slotward import probe_journal, probe_kinds
+from slotward import probe_journal, probe_kinds, waits
 
 SPARE_S = 5.0
 """What a probe's own limit may need to take effect: systemd ends a command, a connection is cut."""
@@ -69,7 +69,7 @@ class _Try:
 
     def answer(self) -> probe_kinds.Said:
         """What it said, waiting no longer than it may take."""
-        self._thread.join(max(0.0, self._until - time.monotonic()))
+        waits.join(self._thread, max(0.0, self._until - time.monotonic()))
         return self._said or (False, f"it gave no answer within {self._limit_s:g} s")
 
 

@@ -12,7 +12,7 @@ import threading
 from typing import Any, Dict, List, Optional, Sequence
 
 from slotcore import codes
-from slotward import download_probe, download_sources, own
+from slotward import download_probe, download_sources, own, waits
 from slotward import download_rules as rules
 
 ANSWER_S = 5.0
@@ -31,7 +31,7 @@ def ask(setup: own.Setup, urls: Sequence[str], size: int) -> List[Dict[str, Any]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(TOTAL_S + ANSWER_S)
+        waits.join(thread, TOTAL_S + ANSWER_S)
     if all(_problem(place) for place in places.all):
         raise _end(places)
     return [
