@@ -124,6 +124,11 @@ def test_two_hosts_are_the_same_but_for_the_time_of_their_cases() -> None:
     assert b"DEADLINE_S=then\n" in hosts.timeless(record % (1601, 1, 1), 1000, 595)
     for other in (record % (1594, 1003, 1003), record % (1595, 999, 1003), record % (1595, 1003, 1004)):
         assert hosts.timeless(other, 1000, 595) != hosts.timeless(one, 1000, 595)
+    seen = [b'{"at": 1, "environment": {"MemFree": "%d kB"}}' % kib for kib in (1, 2)]
+    assert hosts.gathered(seen[0]) == hosts.gathered(seen[1]) != hosts.gathered(seen[0].replace(b"at", b"an"))
+    assert hosts.gathered(b'{"at": 1, "env') == b'{"at": 1, "env'
+    held = b'pid=4711\nsince=12.5\nwhat=upgrade to 1.1.0\n{"at": 1, "pid": 4711}\n'
+    assert hosts.ended(held) == b'pid=gone\nsince=gone\nwhat=upgrade to 1.1.0\n{"at": 1, "pid": gone}\n'
 
 
 def test_what_changes_something_comes_first() -> None:

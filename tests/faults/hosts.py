@@ -187,6 +187,20 @@ def timeless(data: bytes, now: int, left_s: int) -> bytes:
     return re.sub(rb"(?<![\w.])\d+(?![\w.])", word, data)
 
 
+def ended(data: bytes) -> bytes:
+    """Who holds the lock or tells progress, as a word: a process that is over, and since when."""
+    return re.sub(rb'\b(pid=|since=|pid": )[\d.]+', rb"\1gone", data)
+
+
+def gathered(data: bytes) -> bytes:
+    """Evidence without what the machine is like at the moment; what is none, as it is."""
+    try:
+        found = json.loads(data)
+        return json.dumps({**found, "environment": sorted(found["environment"])}).encode()
+    except (ValueError, KeyError, TypeError):
+        return data
+
+
 def copy_tree(source: str, target: str) -> None:
     """Copy a directory into one that may be there, with modes and owners."""
     shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
@@ -319,7 +333,7 @@ class Host:
     def fingerprint(self) -> str:
         """The digest of all that what comes next depends on: every file of the host, with mode and owner, and systemd's answers.
 
-        In what is a trial's, a moment of this case counts as what it is to the case: two runs differ in nothing else.
+        What names this case alone, its moments and its processes, which are gone, counts as what that is to it.
         """
         total = hashlib.sha256((self.systemd / "unit").read_bytes() if self.runs is None else b"runs")
         for top in (*PLACES, RUN):
@@ -332,10 +346,19 @@ class Host:
                         text += os.readlink(path).encode()
                     elif stat.S_ISREG(seen.st_mode):
                         data = pathlib.Path(path).read_bytes()
-                        is_of_trial = place == SLOTS and os.path.basename(path).startswith(("trial", ".trial"))
-                        text += timeless(data, self.put_at_s, self.left_s) if is_of_trial else data
+                        text += self._as_words(path, data)
                     total.update(hashlib.sha256(text).digest())
         return total.hexdigest()
+
+    def _as_words(self, path: str, data: bytes) -> bytes:
+        place, name = os.path.split(path)
+        if place == EVIDENCE:
+            return gathered(data)
+        if place != SLOTS:
+            return data
+        if name.startswith(("trial", ".trial")):
+            return timeless(data, self.put_at_s, self.left_s)
+        return ended(data) if name.startswith(("lock", "progress.json")) else data
 
     def has(self, name: str) -> bool:
         """Whether that state was kept."""
