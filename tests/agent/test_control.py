@@ -301,7 +301,11 @@ def test_one_piece_of_work_at_a_time_and_the_daemon_answers_meanwhile(
     code, answer, _told = host.ask("confirm", "--id", ID)
     assert (code, answer["code"]) == (4, "in-progress")
     assert f"upgrade {ID}, process {status['work']['pid']}" in answer["message"]
-    go.set()
+    timer = threading.Timer(1.0, go.set)
+    timer.start()
+    code, answer, _told = host.ask("rollback", "--id", ID)  # whoever goes back waits for it a little
+    assert answer["code"] != "in-progress", answer
+    timer.join()
     out, _errors = asking.communicate(timeout=30)
     assert json.loads(out)["state"] == "trial"
     host.waits(

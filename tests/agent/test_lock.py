@@ -11,6 +11,7 @@ import stat
 import subprocess
 import tempfile
 import threading
+import time
 from typing import Iterator
 
 import pytest
@@ -121,6 +122,38 @@ def test_two_changes_at_once_are_told_of_each_other(product: products.Product) -
         pass
     assert caught.value.code == codes.IN_PROGRESS
     assert f"upgrade to 1.1.0, process {os.getpid()}" in caught.value.text
+
+
+def test_a_change_that_is_at_work_is_waited_for_where_that_is_asked_for(product: products.Product) -> None:
+    """Until it has ended, or for so long."""
+    descriptor = lock._open(product)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    began = time.monotonic()
+    with pytest.raises(codes.Retryable) as caught, lock.held(product, "rollback", 0.4):
+        pass
+    assert caught.value.code == codes.IN_PROGRESS
+    assert 0.4 <= time.monotonic() - began < 30
+    timer = threading.Timer(0.4, os.close, (descriptor,))
+    timer.start()
+    with lock.held(product, "rollback", 60):
+        assert lock.holder(product) is not None
+    timer.join()
+    assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("before", ["", "pid=2147483646\nsince=1.0\nwhat=an older change\n"], ids=["new", "used"])
+def test_who_has_just_taken_the_lock_is_told_by_its_own_label(product: products.Product, before: str) -> None:
+    """It is written a moment after the lock is taken: neither a process that is over nor one of nobody's is told of."""
+    descriptor = lock._open(product)
+    os.write(descriptor, before.encode("ascii"))
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    timer = threading.Timer(0.05, lock._sign, (descriptor, "settle"))
+    timer.start()
+    owner = lock.holder(product)
+    timer.join()
+    os.close(descriptor)
+    assert owner is not None
+    assert (owner.pid, owner.what) == (os.getpid(), "settle")
 
 
 def test_a_look_stops_no_change(product: products.Product) -> None:

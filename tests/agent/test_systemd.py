@@ -15,7 +15,8 @@ import pytest
 
 from agent import guarding
 from slotcore import codes
-from slotward import systemd
+from slotcore import product as products
+from slotward import effects, systemd
 
 
 class Fake:
@@ -69,6 +70,29 @@ def test_active_is_what_systemd_calls_active(fake: Fake, state: str, expected: b
     """I4: nothing else counts as armed."""
     fake.says("show", f"ActiveState={state}\n")
     assert systemd.is_active("slotward-deadline@demo.timer") is expected
+
+
+LOOKS = """
+read -r state rest <"$FAKE_SYSTEMD/looks"
+echo "ActiveState=$state" >"$FAKE_SYSTEMD/show"
+[ -z "$rest" ] || echo "$rest" >"$FAKE_SYSTEMD/looks"
+"""
+
+
+@pytest.mark.parametrize(("looks", "armed"), [("active", True), ("inactive active", True), ("inactive", False)])
+def test_a_timer_that_the_last_look_stopped_is_armed_again(fake: Fake, looks: str, armed: bool) -> None:
+    """I4: the guard's last look at the trial before stops the timer that a switch has found active; then it starts it anew."""
+    product = products.Product("demo", "demo.service", "/nowhere", "/nowhere")
+    (fake.root / "looks").write_text(f"{looks}\n", encoding="ascii")
+    (fake.root / "hook-show").write_text(LOOKS, encoding="ascii")
+    if armed:
+        effects.arm(product)
+    else:
+        with pytest.raises(codes.Refused, match="nothing was switched"):
+            effects.arm(product)
+    assert fake.calls().count("start -- slotward-deadline@demo.timer") == {"active": 1, "inactive active": 2}.get(
+        looks, 3
+    )
 
 
 def test_w2_a_restart_forgets_the_failure_first_and_does_not_wait(fake: Fake) -> None:

@@ -199,7 +199,7 @@ def test_another_updater_in_a_trial(node: nodes.Node, v110: releases.Release, wa
     other = node.put(node.shop.release("1.3.0", 5).artifact)
     trial = node.on_trial(v110)
     node.sh(OTHERS[way].format(file=other, entry=nodes.ENTRYPOINT))
-    node.sh(f"systemctl restart {nodes.UNIT}", check=False)
+    node.sh(f"timeout 5 systemctl restart {nodes.UNIT}", check=False)
     told = node.command([f"{S}/a", "confirm", "--id", trial, "--wait", "2"])
     assert told.exit != 0, told
     assert told.json["state"] != "confirmed", told
@@ -357,7 +357,8 @@ def test_a_full_tmp_is_nobodys_business(
         node.upgraded(v110)
         trial = node.on_trial(v120)
         node.waits(lambda: node.running() == "1.2.0", 30, "the new version runs")
-        assert node.slotward("rollback", "--id", trial).json["state"] == "rolled-back"
+        told = node.slotward("rollback", "--id", trial)
+        assert told.json["state"] == "rolled-back", told
         node.waits(lambda: node.running() == "1.1.0", 30, "the old version runs")
         assert unwell(node) == {}
 
@@ -403,7 +404,8 @@ def test_D1_var_on_another_filesystem(node: nodes.Node, v110: releases.Release, 
         assert node.confirm(str(done.json["trial"]["id"])).json["state"] == "confirmed"
         trial = node.on_trial(v120)
         node.sh(f"dd if=/dev/zero of={DATA}/full bs=1M 2>/dev/null; true", check=False)
-        assert node.slotward("rollback", "--id", trial).json["state"] == "rolled-back"
+        told = node.slotward("rollback", "--id", trial)
+        assert told.json["state"] == "rolled-back", told
         node.waits(lambda: node.running() == "1.1.0", 30, "the old version runs")
         release = node.shop.release("1.5.0", 8)
         refused = node.slotward("upgrade", "--target", node.target(release, node.served(release)), "--no-wait")

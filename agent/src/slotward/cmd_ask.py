@@ -271,6 +271,9 @@ def _rollback(setup: own.Setup, args: argparse.Namespace) -> answers.Answer:
     while True:
         try:
             found = calling.once(server.path, request, limit_s=ANSWER_S)
+            if found.code == codes.IN_PROGRESS and time.monotonic() < until:  # it settles at its start
+                time.sleep(calling.POLL_S)
+                continue
             if found.code == codes.BAD_ANSWER and _known(setup, args.id) is not None:
                 raise calling.Lost(found.message)  # going back ended its child first, as a switch may
             told = _answer(setup, request.op, found)

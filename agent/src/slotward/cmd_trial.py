@@ -206,7 +206,7 @@ def confirm(product: products.Product, trial_id: str, source: str, wait_s: float
         return found
     if isinstance(found, proof.Missing):
         return _not_proven(product, manager.look(product), found.why)
-    with lock.held(product, "confirm"):
+    with lock.held(product, "confirm", BUSY_S):
         seen = manager.settle_now(product)[0]
         done = _own_trial(product, seen, trial_id)
         if done is not None:
@@ -255,7 +255,7 @@ def rollback(
     product: products.Product, trial_id: Optional[str], why: str, code: str = codes.OPERATOR
 ) -> answers.Answer:
     """Take the release on trial back now, at an operator's word or, as `code` says, at its own."""
-    with lock.held(product, "rollback"):
+    with lock.held(product, "rollback", BUSY_S):
         seen = manager.settle_now(product)[0]
         done = _own_trial(product, seen, trial_id, "" if trial_id else AFTER)
         if done is not None:

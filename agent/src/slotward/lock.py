@@ -21,6 +21,8 @@ from slotward import host
 
 MODE = 0o600
 LOOKS = 50
+LABEL_LOOKS = 10
+"""Whoever has taken the lock writes who it is a moment later."""
 LOOK_S = 0.02
 UNKNOWN = status.Lock(0, 0, "an unknown change")
 MOST = 200
@@ -44,13 +46,30 @@ def holder(product: products.Product) -> Optional[status.Lock]:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _parse(os.read(descriptor, 4096)) or UNKNOWN
-        return None
+        owner = None
+        for _look in range(LABEL_LOOKS):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = _parse(os.pread(descriptor, 4096, 0))
+                if owner is not None and _lives(owner.pid):
+                    return owner
+                time.sleep(LOOK_S)
+            else:
+                return None
+        return owner or UNKNOWN
     finally:
         os.close(descriptor)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return pid > 0
 
 
 def _busy(product: products.Product, owner: status.Lock) -> codes.Retryable:
@@ -79,14 +98,17 @@ def _open(product: products.Product) -> int:
     return descriptor
 
 
-def _take(descriptor: int, product: products.Product) -> None:
-    """Lock it; waits for those who only look, and for nobody else."""
-    for _look in range(LOOKS):
+def _take(descriptor: int, product: products.Product, until: float) -> None:
+    """Lock it; waits for those who only look, and until then for a change that is at work."""
+    looks = 0
+    while looks < LOOKS:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = holder(product)
-            if owner is not None:
+            if owner is None:
+                looks += 1
+            elif time.monotonic() >= until:
                 raise _busy(product, owner) from None
             time.sleep(LOOK_S)
         else:
@@ -95,11 +117,11 @@ def _take(descriptor: int, product: products.Product) -> None:
 
 
 @contextlib.contextmanager
-def held(product: products.Product, what: str) -> Iterator[None]:
-    """Hold the lock while changing the slots directory; raises Retryable `in-progress` at once when it is taken."""
+def held(product: products.Product, what: str, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold the lock while changing the slots directory; raises Retryable `in-progress` when it is taken for so long, or at once."""
     descriptor = _open(product)
     try:
-        _take(descriptor, product)
+        _take(descriptor, product, time.monotonic() + wait_s)
         _sign(descriptor, what)
         yield
     finally:
