@@ -141,7 +141,22 @@ def test_a_change_that_is_at_work_is_waited_for_where_that_is_asked_for(product:
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("before", ["", "pid=2147483646\nsince=1.0\nwhat=an older change\n"], ids=["new", "used"])
+OLDER = "pid=%d\nsince=1.0\nwhat=an older change\n"
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**31 - 2, 10**30])
+def test_a_label_that_names_no_process_is_told_as_it_stands(product: products.Product, number: int) -> None:
+    """A full disk may keep whoever holds the lock from writing who it is."""
+    descriptor = lock._open(product)
+    os.write(descriptor, (OLDER % number).encode("ascii"))
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    owner = lock.holder(product)
+    os.close(descriptor)
+    assert owner is not None
+    assert owner.what == "an older change"
+
+
+@pytest.mark.parametrize("before", ["", OLDER % (2**31 - 2)], ids=["new", "used"])
 def test_who_has_just_taken_the_lock_is_told_by_its_own_label(product: products.Product, before: str) -> None:
     """It is written a moment after the lock is taken: neither a process that is over nor one of nobody's is told of."""
     descriptor = lock._open(product)

@@ -65,7 +65,7 @@ def holder(product: products.Product) -> Optional[status.Lock]:
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # what was written there may be no process's number
         return False
     except PermissionError:
         pass
