@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support import node as nodes
 from support import releases
@@ -14,8 +16,9 @@ PLACES = (
 
 
 def listing(node: nodes.Node) -> list[str]:
-    """Mode, owner and name of all that is ours; links have no mode of their own."""
-    return sorted(node.sh(f"find {PLACES} ! -type l -printf '%m %u %g %p\\n'").splitlines())
+    """Mode, owner and name of all that is ours; links have no mode of their own, and a trial's id is chance."""
+    found = node.sh(f"find {PLACES} ! -type l -printf '%m %u %g %p\\n'")
+    return sorted(re.sub(r"/[0-9a-f]{16}\b", "/ID", found).splitlines())
 
 
 def as_umask(node: nodes.Node, umask: str, *argv: str) -> nodes.Answer:
@@ -47,6 +50,8 @@ def path_of(
     assert as_umask(node, umask, "slotward", "prepare", *next_one).exit == 0
     assert as_umask(node, umask, "slotward", "upgrade", *next_one, "--no-wait").json["state"] == "trial"
     assert as_umask(node, umask, "slotward", "rollback").json["state"] == "rolled-back"
+    # evidence is gathered by a unit that nobody waits for
+    node.waits(lambda: node.slotward("evidence").json["kept"] != [], 30, "evidence is kept")
     seen.append(listing(node))
     for words in (
         "update",
