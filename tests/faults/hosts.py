@@ -27,6 +27,7 @@ from faults import checker
 from support import archive
 
 from agent import starts
+from slotward.host import uptime_s
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests" / "agent" / "fakes"
@@ -166,12 +167,6 @@ def read_releases(directory: pathlib.Path) -> Releases:
 def digest(path: pathlib.Path) -> str:
     """The SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def uptime_s() -> int:
-    """Seconds since the boot of this machine, as trials count them."""
-    with open("/proc/uptime", encoding="ascii") as file:
-        return int(float(file.read().split()[0]))
 
 
 def timeless(data: bytes, now: int, left_s: int) -> bytes:
@@ -319,12 +314,12 @@ class Host:
         self.clear()
         for number, place in enumerate(PLACES):
             copy_tree(str(self.states / name / str(number)), place)
-        self.put_at_s, self.left_s = uptime_s(), left_s
+        self.put_at_s, self.left_s = int(uptime_s()), left_s
         self.move_deadline(left_s, self.put_at_s)
 
     def move_deadline(self, left_s: int, now: Optional[int] = None) -> None:
         """Have the trial's record say that so much time is left."""
-        deadline_s = (uptime_s() if now is None else now) + left_s
+        deadline_s = (int(uptime_s()) if now is None else now) + left_s
         for one in ("trial", "trial.confirm", "trial.revert"):
             path = pathlib.Path(SLOTS, one)
             if path.exists():
@@ -345,8 +340,7 @@ class Host:
                     if stat.S_ISLNK(seen.st_mode):
                         text += os.readlink(path).encode()
                     elif stat.S_ISREG(seen.st_mode):
-                        data = pathlib.Path(path).read_bytes()
-                        text += self._as_words(path, data)
+                        text += self._as_words(path, pathlib.Path(path).read_bytes())
                     total.update(hashlib.sha256(text).digest())
         return total.hexdigest()
 

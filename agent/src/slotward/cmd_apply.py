@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING
 
 from slotcore import codes, config_table
 from slotward import answers, build_info, lock, manager, own
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 WAITING = "apply"
 """The request's name in the account's staging directory."""
 LOCK_S = 3.0
-POLL_S = 0.1
+"""Whoever settles at this moment is given a little time, since the daemon waits for us."""
 
 
 def run(args: argparse.Namespace) -> answers.Answer:
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
         return answers.Answer(answers.DONE, answers.base(name, "idle"), ["nothing to apply: no slots yet"])
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(_held(setup))
+            stack.enter_context(lock.held(setup.product, "apply", LOCK_S))
         except codes.Retryable as error:
             _put_off(setup, error)
             raise
@@ -78,19 +77,3 @@ def _put_off(setup: own.Setup, error: codes.Retryable) -> None:
         from slotward import applying
 
         applying.put_off(setup, error)
-
-
-@contextlib.contextmanager
-def _held(setup: own.Setup) -> Iterator[None]:
-    """The lock; whoever settles at this moment is given a little time, since the daemon waits for us."""
-    until = time.monotonic() + LOCK_S
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(lock.held(setup.product, "apply"))
-                break
-            except codes.Retryable as error:
-                if error.code != codes.IN_PROGRESS or time.monotonic() >= until:
-                    raise
-            time.sleep(POLL_S)
-        yield

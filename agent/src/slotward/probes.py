@@ -69,7 +69,7 @@ class _Try:
 
     def answer(self) -> probe_kinds.Said:
         """What it said, waiting no longer than it may take."""
-        waits.join(self._thread, max(0.0, self._until - time.monotonic()))
+        waits.join(self._thread, self._until - time.monotonic())
         return self._said or (False, f"it gave no answer within {self._limit_s:g} s")
 
 
