@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -57,6 +58,48 @@ def test_a_program_that_is_run_is_counted_from_its_own_beginning() -> None:
         ("renameat2", 1, "/opt/slotward/slotward/back"),
         ("close", 1, "/opt/slotward/slotward/b"),
     ]
+
+
+SEEN = """\
+openat(AT_FDCWD</>, "/etc/systemd/system", O_RDONLY) = 3</etc/systemd/system>
+openat(3</etc/systemd/system>, "50-x.conf", O_RDONLY) = 4</etc/systemd/system/50-x.conf>
+openat(3</etc/systemd/system>, ".", O_RDONLY) = 5</etc/systemd/system>
+openat(9</opt/other>, "50-x.conf", O_RDONLY) = 6</opt/other/50-x.conf>
+openat(3</etc/systemd/system>, "50-x.conf", O_RDONLY) = 7</etc/systemd/system/50-x.conf>
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "number", "raw", "so_many"),
+    [
+        ("/etc/systemd/system", 1, "/etc/systemd/system", 1),
+        ("/etc/systemd/system", 2, "/etc/systemd/system", 3),
+        ("/etc/systemd/system/50-x.conf", 2, "50-x.conf", 3),
+    ],
+)
+def test_a_call_is_found_by_how_it_says_its_path(path: str, number: int, raw: str, so_many: int) -> None:
+    """With every call before it that says the same, in scope or not: strace counts those."""
+    wanted = tracing.Call("openat", number, tracing._MOMENT.sub("#", path))
+    assert tracing.on_path(SEEN.splitlines(), wanted, hosts.IN_SCOPE, "/") == (raw, so_many)
+    assert tracing.on_path(SEEN.splitlines(), wanted._replace(number=3), hosts.IN_SCOPE, "/") is None
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace")
+def test_strace_counts_the_calls_on_a_path_alike(tmp_path: pathlib.Path) -> None:
+    """The second opening of one of two files fails, however many openings there were before; no other does."""
+    first, second, out = (tmp_path / name for name in ("first", "second", "out"))
+    first.touch()
+    second.touch()
+    argv = ["cat", *(str(path) for path in (first, second, first, second, second))]
+    subprocess.run(["strace", "-y", "-e", "trace=openat", "-o", str(out), *argv], check=True)
+    call = tracing.Call("openat", 2, tracing._MOMENT.sub("#", str(second)))
+    there = tracing.on_path(out.read_text().splitlines(), call, [str(tmp_path)], str(tmp_path))
+    assert there == (str(second), 2)
+    words = [*tracing.options("openat", there[1], "EIO"), "-P", there[0]]
+    done = subprocess.run(["strace", *words, "-o", str(out), *argv], capture_output=True, text=True, check=False)
+    assert done.stderr.count("Input/output error") == 1
+    lines = out.read_text().splitlines()
+    assert ["INJECTED" in line for line in lines if "second" in line] == [False, True, False]
 
 
 def test_a_fault_counts_only_where_strace_says_so() -> None:

@@ -75,6 +75,7 @@ class Bench:
         self.jobs = {job.name: job for job in jobs.jobs(releases)}
         self._expected: Dict[str, Tuple[Dict[str, Any], Dict[str, Any]]] = {}
         self._sound: Dict[Tuple[str, str, bool, bool], str] = {}
+        self._on_path: Dict[Tuple[str, str, tracing.Call], int] = {}
 
     def close(self) -> None:
         """Leave nothing running."""
@@ -144,10 +145,10 @@ class Bench:
         dry = self._dry(job)
         found: Dict[Tuple[str, tracing.Call], None] = {}
         for process, lines in self._parts(job, dry.traced):
-            calls = tracing.calls(lines, hosts.IN_SCOPE, hosts.SLOTS if job.guard else "/")
-            found.update(
-                dict.fromkeys((process, call) for call in (tracing.by_path(calls) if process == CHILDREN else calls))
-            )
+            calls = tracing.calls(lines, hosts.IN_SCOPE, _working(job))
+            on_path = tracing.by_path(calls)
+            self._on_path.update(((job.name, process, call), same.number) for call, same in zip(calls, on_path))
+            found.update(dict.fromkeys((process, call) for call in (on_path if process == CHILDREN else calls)))
         return [
             Case(job.name, process, call.name, call.number, call.path, fault)
             for process, call in found
@@ -209,9 +210,10 @@ class Bench:
 
     # -- one case ------------------------------------------------------------------------------------------------
 
-    def inject(self, job: jobs.Job, case: Case) -> Ended:
-        """The job with the fault in it."""
-        words = tracing.options(case.call, case.number, case.fault)
+    def inject(self, job: jobs.Job, case: Case, words: Sequence[str] = ()) -> Ended:
+        """The job with the fault in it, or with strace's words for the process of the case."""
+        (self.tools / "trace").unlink(missing_ok=True)
+        words = words or tracing.options(case.call, case.number, case.fault)
         if case.process == MAIN:
             return self.traced(job, words)
         if case.process == CHILDREN:
@@ -227,24 +229,37 @@ class Bench:
         trace = self.tools / "trace"
         return Ended(done.status, done.said, trace.read_text("utf-8", "replace") if trace.exists() else "")
 
-    def check(self, case: Case) -> Dict[str, Any]:
+    def _by_path(self, job: jobs.Job, case: Case) -> Sequence[str]:
+        """strace's words for the case where its number is another in each run: by its path, as that call says it."""
+        call = tracing.Call(case.call, case.number, case.path)
+        self.prepare(job)
+        with self._units(case):
+            seen = self.inject(job, case, ["-y", "-s", "160", "-e", f"trace={case.call}"]).traced
+        wanted = call._replace(number=self._on_path[job.name, case.process, call])
+        there = tracing.on_path(seen.splitlines(), wanted, hosts.IN_SCOPE, _working(job))
+        return [*tracing.options(case.call, there[1], case.fault), "-P", there[0]] if there else ()
+
+    def _units(self, case: Case) -> contextlib.AbstractContextManager[None]:
+        """How units run meanwhile: as programs, where the fault is for one."""
+        return self._units_as_programs() if _in_units(case) else contextlib.nullcontext()
+
+    def check(self, case: Case, by_path: bool = False) -> Dict[str, Any]:
         """Run the case; its row of the table. `hit` is how many calls the fault was in: none, and it was no case."""
         job = self.jobs[case.job]
         self.expected(job)  # made before the case's own state
+        words = self._by_path(job, case) if by_path and case.process != CHILDREN else ()
         before = self.prepare(job)
-        in_units = case.process == CHILDREN or case.process.startswith("systemd-run.")
-        (self.tools / "trace").unlink(missing_ok=True)
-        with self._units_as_programs() if in_units else contextlib.nullcontext():
-            ended = self.inject(job, case)
+        with self._units(case):
+            ended = self.inject(job, case, words)
         hit = self._hit(job, case, ended)
         outcome = _outcome(ended)
         wrong: List[str] = [f"it hung for {hosts.LIMIT_S} s"] if ended.status == hosts.HUNG else []
         if "Traceback (most recent call last)" in ended.said and "KeyboardInterrupt" not in ended.said:
             wrong.append(f"said: a traceback: {ended.said.strip().splitlines()[-1]}")
-        left = (job.name, self.host.fingerprint(), hit > 1, in_units)
+        left = (job.name, self.host.fingerprint(), hit > 1, _in_units(case))
         said = self._sound.get(left)
         if said is None:
-            said, after = self._after(job, before, hit > 1, in_units)
+            said, after = self._after(job, before, hit > 1, _in_units(case))
             wrong += after
             if not after:
                 self._sound[left] = said
@@ -299,11 +314,20 @@ class Bench:
     def _hit(self, job: jobs.Job, case: Case, ended: Ended) -> int:
         """How many calls the fault was in; 0 when the one that was meant was not among them."""
         lines = tracing.hits(ended.traced, case.call, case.fault)
-        working = hosts.SLOTS if job.guard else "/"
-        paths = [tracing.path_of(case.call, line.partition("(")[2], hosts.IN_SCOPE, working) for line in lines]
+        paths = [tracing.path_of(case.call, line.partition("(")[2], hosts.IN_SCOPE, _working(job)) for line in lines]
         if case.process == CHILDREN:  # the call of that number of each of them: which one comes first is chance
             return len(paths) - paths.count(None)
         return len(paths) if case.path in paths else 0
+
+
+def _working(job: jobs.Job) -> str:
+    """Where names begin that have no directory of their own."""
+    return hosts.SLOTS if job.guard else "/"
+
+
+def _in_units(case: Case) -> bool:
+    """Whether the fault may be in what runs in a unit of its own."""
+    return case.process == CHILDREN or case.process.startswith("systemd-run.")
 
 
 def _real(program: str) -> str:

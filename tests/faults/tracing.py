@@ -4,18 +4,21 @@
 Rules:
 - A call is told by its name and by how many of that name its process has made before it: strace's `when=`. In forks of a
   shell, which nothing else tells apart, by how many of that name on that path (strace's `-P`): else the shell itself would be hit.
+- Where that number is another in each run (of a pipe's reads, of what a program looks at in the order of a hash), a call is told by how many on
+  its path there were, that path as the call itself says it.
 - A dry run lists the calls. A run with a fault is read again: what strace marks as injected must be the call that was
   meant, with the same path; anything else is not counted as a case.
 """
 
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
 import re
 import signal
 import subprocess
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Counter, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 _CALLS = """
 open openat openat2 creat read pread64 readv write pwrite64 writev close fsync fdatasync sync syncfs sync_file_range rename
@@ -74,6 +77,34 @@ def only(path: str, working: str) -> List[str]:
     return words
 
 
+def on_path(lines: Sequence[str], wanted: Call, scope: Sequence[str], working: str) -> Optional[Tuple[str, int]]:
+    """How that call (its number by its path) says its path, and how many calls that say this there are, with it; None: it is not made."""
+    said: Counter[str] = collections.Counter()
+    left = wanted.number
+    for line in lines:
+        match = _LINE.match(line)
+        if match is None or match.group(1) != wanted.name:
+            continue
+        arguments = match.group(2).partition(") = ")[0]
+        said.update({*_FD.findall(arguments), *(text for _place, text in _NAMED.findall(arguments))})
+        if path_of(wanted.name, match.group(2), scope, working) == wanted.path:
+            left -= 1
+            if not left:
+                raw = _raw(wanted.name, arguments, scope, working)
+                return raw, said[raw]
+    return None
+
+
+def _raw(name: str, arguments: str, scope: Sequence[str], working: str) -> str:
+    """The first path in scope, as the call says it; of a directory by its descriptor, that one's."""
+    if name in BY_DESCRIPTOR:
+        said: List[Tuple[str, str]] = [(text, text) for text in _FD.findall(arguments)]
+    else:
+        pairs = zip(_NAMED.findall(arguments), named(name, arguments, working))
+        said = [(text if text not in ("", ".") else place, path) for (place, text), path in pairs]
+    return next(raw for raw, path in said if _in_scope(path, scope))
+
+
 def supported() -> List[str]:
     """The calls that this strace knows for this machine."""
     return [
@@ -96,10 +127,14 @@ def named(name: str, arguments: str, working: str) -> Iterator[str]:
 def path_of(name: str, arguments: str, scope: Sequence[str], working: str) -> Optional[str]:
     """The first path of a call that is in scope, with numbers of the moment as #; None: it is about none."""
     for text in named(name, arguments, working):
-        path = text.removesuffix(" (deleted)")
-        if any(path == one or path.startswith(one + "/") for one in scope):
-            return _MOMENT.sub("#", path)
+        if _in_scope(text, scope):
+            return _MOMENT.sub("#", text.removesuffix(" (deleted)"))
     return None
+
+
+def _in_scope(text: str, scope: Sequence[str]) -> bool:
+    path = text.removesuffix(" (deleted)")
+    return any(path == one or path.startswith(one + "/") for one in scope)
 
 
 def calls(lines: Sequence[str], scope: Sequence[str], working: str = "/") -> List[Call]:
@@ -185,10 +220,12 @@ class Tracer:
         )
         assert self._process.stderr is not None
         line = self._process.stderr.readline()
-        if "attached" not in line:
+        while line and "attached" not in line:  # it says first which names `-P` leads to
+            line = self._process.stderr.readline()
+        if not line:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"strace does not attach: {line}")
+            raise AssertionError(f"strace does not attach to {pid}: {' '.join(words)}")
 
     def end(self) -> str:
         """What it saw, once the process is gone."""
