@@ -89,8 +89,8 @@ mutants: ## change slotcore in small ways, and see a test fail for each; MODULES
 	@tools/setup --mutants
 	@nice -n 10 .build/venv-mutants/bin/python tests/mutants/run.py $(MODULES)
 
-safeties: setup ## take every safety out of the source, one at a time, and see a suite fail for each; NAMES="fsync lock" for some
-	@nice -n 10 $(PYTHON) tests/mutants/safeties.py $(NAMES)
+safeties: setup ## take every safety out of the source, one at a time, and see a suite fail for each; NAMES="fsync lock" for some, WORKERS=4, RESUME=1
+	@nice -n 10 $(PYTHON) tests/mutants/safeties.py --workers "$(WORKERS)" $(if $(RESUME),--resume) $(NAMES)
 
 fuzz: ## fuzz each parser for SECONDS (default 60), results in build/fuzz.json; TARGETS="toml semver" for some
 	@tools/setup --fuzz

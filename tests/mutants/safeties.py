@@ -10,8 +10,9 @@ which is run here too. Writes `build/safeties.json`:
   safeties.py NAME…        those with one of these words in their name; writes nothing
   safeties.py --resume     as all of them, but what the last run of the very same files has shown is not shown again
   safeties.py --narrow     without the wide suites, which run where none of the table's own notices
+  safeties.py --workers 2  so many at once, each with a copy of its own
 
-The copy lies in memory, and only there is anything changed. Each run of pytest is a child that is forked, so that what is not
+A copy lies in memory, and only there is anything changed. Each run of pytest is a child that is forked, so that what is not
 ours is imported once; Hypothesis gives the same examples every time. What failed must fail again, and pass with the safety in its place.
 """
 
@@ -21,6 +22,7 @@ import argparse
 import contextlib
 import hashlib
 import json
+import multiprocessing
 import os
 import pathlib
 import shlex
@@ -31,7 +33,7 @@ import sys
 import tempfile
 import time
 import traceback
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tuple
 
 import pytest
 
@@ -153,10 +155,13 @@ class Copy:
         os.close(writer)
         with contextlib.suppress(OSError):
             os.setpgid(child, child)
-        status = waited(child, time.monotonic() + LIMIT_S)
-        if status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
+        status = None
+        try:
+            status = waited(child, time.monotonic() + LIMIT_S)
+        finally:
+            if status is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)
         with open(reader, encoding="utf-8") as lines:
             said = [json.loads(line) for line in lines]
         failed = next((one for one in said if "test" in one), {"test": "", "first": ""})
@@ -170,6 +175,8 @@ class Copy:
         try:
             with contextlib.suppress(OSError):
                 os.setpgid(0, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             quiet(self.output)
             os.chdir(self.top)
             sys.path[:] = [path for path in sys.path if path != str(ROOT / "tests")]
@@ -227,6 +234,25 @@ def of_plans(copy: Copy) -> List[Row]:
     ]
 
 
+class Worker:
+    """One of those that run at once: a process with a copy of its own."""
+
+    copy: Copy
+    wide: Sequence[str]
+
+    @classmethod
+    def begin(cls, top: str, wide: Sequence[str]) -> None:
+        """In the new process: make the copy."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, end)
+        cls.copy, cls.wide = Copy(pathlib.Path(tempfile.mkdtemp(dir=top))), wide
+
+    @classmethod
+    def rows(cls, safety: Optional[removals.Safety]) -> List[Row]:
+        """Of one safety; None: of the plans."""
+        return of_plans(cls.copy) if safety is None else [taken_out(cls.copy, safety, cls.wide)]
+
+
 def known(digest: str) -> List[Row]:
     """The rows of the last run of the very same files."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -248,25 +274,33 @@ def write(digest: str, rows: Sequence[Row]) -> Dict[str, Any]:
     return figures
 
 
-def run(copy: Copy, options: argparse.Namespace) -> int:
-    """Take them out, one after the other."""
+def run(top: str, options: argparse.Namespace) -> int:
+    """Take them out, as many at once as there are workers."""
     words = options.words
     table = [one for one in removals.read() if not words or any(word in one.name for word in words)]
     if not table:
         raise Trouble("no safety is called like that; see tests/mutants/safeties.toml")
     for safety in table:
-        safety.removed((copy.top / safety.file).read_text(encoding="utf-8"))  # the whole table first: it takes no time
-    digest = copy.digest.hexdigest()
+        safety.removed((ROOT / safety.file).read_text(encoding="utf-8"))  # the whole table first: it takes no time
+    digest = Copy(pathlib.Path(top)).digest.hexdigest()
     rows = known(digest) if options.resume else []
     done = {row.safety for row in rows}
+    left: List[Optional[removals.Safety]] = [one for one in table if one.name not in done]
     if not words and not any(row.noticed_by == PLANS for row in rows):
-        rows += of_plans(copy)
-    for safety in table:
-        if safety.name not in done:
-            rows.append(taken_out(copy, safety, () if options.narrow else WIDE))
-            say(shown(rows[-1]))
+        left.insert(0, None)  # the longest first
+    wide = () if options.narrow else WIDE
+    with multiprocessing.get_context("fork").Pool(options.workers, Worker.begin, (top, wide)) as pool:
+        for found in pool.imap_unordered(Worker.rows, left):
+            rows += found
+            for row in found:
+                say(shown(row))
             if not words:
                 write(digest, rows)
+    return told(rows, table)
+
+
+def told(rows: Sequence[Row], table: Sequence[removals.Safety]) -> int:
+    """The figures, and what is wrong, as an exit status."""
     wrong = [row for row in rows if not row.noticed_by and not row.redundant]
     stale = [
         one.name for one in table if one.redundant and any(row.safety == one.name and row.noticed_by for row in rows)
@@ -274,9 +308,17 @@ def run(copy: Copy, options: argparse.Namespace) -> int:
     for name in stale:
         say("%s is called redundant, and a test notices: take that out of the table" % name)
     say("%d removed, %d that nobody notices" % (len(rows), len(wrong)))
-    if not words:
-        write(digest, rows)
     return 1 if wrong or stale else 0
+
+
+def end(_number: int, _frame: object) -> NoReturn:
+    """When a worker is told to end: what it runs ends too."""
+    sys.exit(1)
+
+
+def interrupt(_number: int, _frame: object) -> NoReturn:
+    """When told to end: leave nothing running and nothing in memory."""
+    raise KeyboardInterrupt
 
 
 def main(argv: Sequence[str]) -> int:
@@ -287,11 +329,13 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("words", nargs="*", metavar="NAME", help="only those with this in their name; writes nothing")
     parser.add_argument("--resume", action="store_true", help="go on where a run of the same files has ended")
     parser.add_argument("--narrow", action="store_true", help="without the wide suites")
+    parser.add_argument("--workers", type=int, default=1, help="how many run at once (default 1)")
     options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, interrupt)
     ready({"slotcore", "slotward"})
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="slotward-safeties-", dir=memory) as top:
-        return run(Copy(pathlib.Path(top)), options)
+        return run(top, options)
 
 
 if __name__ == "__main__":
@@ -303,3 +347,6 @@ if __name__ == "__main__":
     except (Trouble, removals.BadTable) as trouble:
         say(str(trouble))
         sys.exit(2)
+    except KeyboardInterrupt:
+        say("safeties: interrupted; --resume goes on")
+        sys.exit(1)
