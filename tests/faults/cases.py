@@ -39,7 +39,10 @@ CHANGING = frozenset(_CHANGING.split())
 
 
 class Case(NamedTuple):
-    """One fault at one call of one process: the job's own, a program that it runs (`mv.2`: the second), or all others."""
+    """One fault at one call of one process: the job's own, a program that it runs (`mv.2`: the second), or all others.
+
+    The number is how many of that call on that path there were: it is the same in each run, as that of all of its name is not.
+    """
 
     job: str
     process: str
@@ -47,6 +50,10 @@ class Case(NamedTuple):
     number: int
     path: str
     fault: str
+
+    def of(self) -> tracing.Call:
+        """The call that it is about."""
+        return tracing.Call(self.call, self.number, self.path)
 
 
 class Ended(NamedTuple):
@@ -75,7 +82,7 @@ class Bench:
         self.jobs = {job.name: job for job in jobs.jobs(releases)}
         self._expected: Dict[str, Tuple[Dict[str, Any], Dict[str, Any]]] = {}
         self._sound: Dict[Tuple[str, str, bool, bool], str] = {}
-        self._on_path: Dict[Tuple[str, str, tracing.Call], int] = {}
+        self._when: Dict[Tuple[str, str, tracing.Call], int] = {}
 
     def close(self) -> None:
         """Leave nothing running."""
@@ -147,8 +154,8 @@ class Bench:
         for process, lines in self._parts(job, dry.traced):
             calls = tracing.calls(lines, hosts.IN_SCOPE, _working(job))
             on_path = tracing.by_path(calls)
-            self._on_path.update(((job.name, process, call), same.number) for call, same in zip(calls, on_path))
-            found.update(dict.fromkeys((process, call) for call in (on_path if process == CHILDREN else calls)))
+            self._when.update(((job.name, process, call), same.number) for call, same in zip(on_path, calls))
+            found.update(dict.fromkeys((process, call) for call in on_path))
         return [
             Case(job.name, process, call.name, call.number, call.path, fault)
             for process, call in found
@@ -213,11 +220,12 @@ class Bench:
     def inject(self, job: jobs.Job, case: Case, words: Sequence[str] = ()) -> Ended:
         """The job with the fault in it, or with strace's words for the process of the case."""
         (self.tools / "trace").unlink(missing_ok=True)
-        words = words or tracing.options(case.call, case.number, case.fault)
+        if case.process == CHILDREN:
+            words = [*tracing.options(case.call, case.number, case.fault), *tracing.only(case.path, hosts.SLOTS)]
+            return self.traced(job, ["-f", *words])
+        words = words or tracing.options(case.call, self._when[job.name, case.process, case.of()], case.fault)
         if case.process == MAIN:
             return self.traced(job, words)
-        if case.process == CHILDREN:
-            return self.traced(job, ["-f", *words, *tracing.only(case.path, hosts.SLOTS)])
         program, _dot, number = case.process.rpartition(".")
         (self.tools / "left").write_text(f"{number}\n")
         quoted = " ".join(f"'{word}'" for word in words)
@@ -231,12 +239,10 @@ class Bench:
 
     def _by_path(self, job: jobs.Job, case: Case) -> Sequence[str]:
         """strace's words for the case where its number is another in each run: by its path, as that call says it."""
-        call = tracing.Call(case.call, case.number, case.path)
         self.prepare(job)
         with self._units(case):
             seen = self.inject(job, case, ["-y", "-s", "160", "-e", f"trace={case.call}"]).traced
-        wanted = call._replace(number=self._on_path[job.name, case.process, call])
-        there = tracing.on_path(seen.splitlines(), wanted, hosts.IN_SCOPE, _working(job))
+        there = tracing.on_path(seen.splitlines(), case.of(), hosts.IN_SCOPE, _working(job))
         return [*tracing.options(case.call, there[1], case.fault), "-P", there[0]] if there else ()
 
     def _units(self, case: Case) -> contextlib.AbstractContextManager[None]:
@@ -251,7 +257,7 @@ class Bench:
         before = self.prepare(job)
         with self._units(case):
             ended = self.inject(job, case, words)
-        hit = self._hit(job, case, ended)
+        hit = self._hit(job, case, ended, bool(words))
         outcome = _outcome(ended)
         wrong: List[str] = [f"it hung for {hosts.LIMIT_S} s"] if ended.status == hosts.HUNG else []
         if "Traceback (most recent call last)" in ended.said and "KeyboardInterrupt" not in ended.said:
@@ -311,13 +317,20 @@ class Bench:
             wrong.append("I2: the trial is still pending after its deadline")
         return wrong
 
-    def _hit(self, job: jobs.Job, case: Case, ended: Ended) -> int:
+    def _hit(self, job: jobs.Job, case: Case, ended: Ended, by_path: bool) -> int:
         """How many calls the fault was in; 0 when the one that was meant was not among them."""
         lines = tracing.hits(ended.traced, case.call, case.fault)
         paths = [tracing.path_of(case.call, line.partition("(")[2], hosts.IN_SCOPE, _working(job)) for line in lines]
         if case.process == CHILDREN:  # the call of that number of each of them: which one comes first is chance
             return len(paths) - paths.count(None)
-        return len(paths) if case.path in paths else 0
+        if case.path not in paths:
+            return 0
+        if by_path:
+            return len(paths)
+        made = ended.traced.splitlines()
+        until = max(number for number, line in enumerate(made) if line == lines[-1])
+        seen = tracing.by_path(tracing.calls(made[: until + 1], hosts.IN_SCOPE, _working(job)))
+        return len(paths) if seen[-1:] == [case.of()] else 0
 
 
 def _working(job: jobs.Job) -> str:

@@ -47,7 +47,7 @@ BY_DESCRIPTOR = frozenset(_BY_DESCRIPTOR.split())
 
 
 class Call(NamedTuple):
-    """One call: its name, how many of that name there were, and the path that counts, with numbers of the moment as #."""
+    """One call: its name, how many of that name there were, in all or on that path, and the path that counts, with numbers of the moment as #."""
 
     name: str
     number: int
