@@ -12,7 +12,7 @@ import zipfile
 from typing import Any, Dict, List
 
 import pytest
-from faults import cases, hosts, syscalls, tracing
+from faults import cases, hosts, jobs, syscalls, tracing
 from support import archive
 
 TRACE = """\
@@ -112,6 +112,39 @@ def test_a_fault_counts_only_where_strace_says_so() -> None:
     )
     assert tracing.hits(killed, "rename", "SIGKILL") == ['rename("c", "d") = 0']
     assert tracing.hits('rename("a", "b") = 0\n+++ exited with 0 +++\n', "rename", "SIGKILL") == []
+
+
+READS = """\
+read(3<pipe:[1]>, "x", 1) = 1
+read(5</opt/slotward/slotward/lock>, "a", 1) = 1
+read(5</opt/slotward/slotward/lock>, "b", 1) = -1 EIO (Input/output error) (INJECTED)
+read(5</opt/slotward/slotward/lock>, "b", 1) = 1
+"""
+
+
+def test_a_case_was_reached_only_at_the_call_that_was_meant() -> None:
+    """Another call on the same path does not count, nor one of another path; by its path, strace has counted."""
+    job = jobs.jobs(hosts.Releases(pathlib.Path("/"), "", 1))[0]
+    case = cases.Case("swap", cases.MAIN, "read", 2, "/opt/slotward/slotward/lock", "EIO")
+    ended = cases.Ended(0, "", READS)
+    assert cases.reached(job, case, ended, by_path=False) == 1
+    assert cases.reached(job, case, ended, by_path=True) == 1
+    for other in (case._replace(number=1), case._replace(number=3), case._replace(path="/opt/slotward/slotward/b")):
+        assert cases.reached(job, other, ended, by_path=False) == 0
+    killed = READS.replace(" = -1 EIO (Input/output error) (INJECTED)", " = 1").rsplit("read(", 1)[0]
+    ended = cases.Ended(-10, "", f"{killed}--- {tracing.KILL} {{}} ---\n+++ killed by {tracing.KILL} +++\n")
+    assert [cases.reached(job, case._replace(number=n, fault="SIGKILL"), ended, by_path=False) for n in (1, 2)] == [
+        0,
+        1,
+    ]
+
+
+def test_each_case_is_one_workers_whatever_the_order_it_was_found_in() -> None:
+    """Workers make their lists each for itself: who does what hangs on the case alone."""
+    made = [cases.Case("swap", "main", "read", number, "/opt/x", "EIO") for number in range(300)]
+    shares = [syscalls.share(case, 3) for case in made]
+    assert [shares.count(worker) > 60 for worker in range(3)] == [True] * 3
+    assert [syscalls.share(case, 3) for case in reversed(made)] == shares[::-1]
 
 
 def test_an_end_that_differs_is_told() -> None:

@@ -257,7 +257,7 @@ class Bench:
         before = self.prepare(job)
         with self._units(case):
             ended = self.inject(job, case, words)
-        hit = self._hit(job, case, ended, bool(words))
+        hit = reached(job, case, ended, bool(words))
         outcome = _outcome(ended)
         wrong: List[str] = [f"it hung for {hosts.LIMIT_S} s"] if ended.status == hosts.HUNG else []
         if "Traceback (most recent call last)" in ended.said and "KeyboardInterrupt" not in ended.said:
@@ -317,20 +317,21 @@ class Bench:
             wrong.append("I2: the trial is still pending after its deadline")
         return wrong
 
-    def _hit(self, job: jobs.Job, case: Case, ended: Ended, by_path: bool) -> int:
-        """How many calls the fault was in; 0 when the one that was meant was not among them."""
-        lines = tracing.hits(ended.traced, case.call, case.fault)
-        paths = [tracing.path_of(case.call, line.partition("(")[2], hosts.IN_SCOPE, _working(job)) for line in lines]
-        if case.process == CHILDREN:  # the call of that number of each of them: which one comes first is chance
-            return len(paths) - paths.count(None)
-        if case.path not in paths:
-            return 0
-        if by_path:
-            return len(paths)
-        made = ended.traced.splitlines()
-        until = max(number for number, line in enumerate(made) if line == lines[-1])
-        seen = tracing.by_path(tracing.calls(made[: until + 1], hosts.IN_SCOPE, _working(job)))
-        return len(paths) if seen[-1:] == [case.of()] else 0
+
+def reached(job: jobs.Job, case: Case, ended: Ended, by_path: bool) -> int:
+    """How many calls the fault was in; 0 when the one that was meant was not among them."""
+    lines = tracing.hits(ended.traced, case.call, case.fault)
+    paths = [tracing.path_of(case.call, line.partition("(")[2], hosts.IN_SCOPE, _working(job)) for line in lines]
+    if case.process == CHILDREN:  # the call of that number of each of them: which one comes first is chance
+        return len(paths) - paths.count(None)
+    if case.path not in paths:
+        return 0
+    if by_path:
+        return len(paths)
+    made = ended.traced.splitlines()
+    until = max(number for number, line in enumerate(made) if line == lines[-1])
+    seen = tracing.by_path(tracing.calls(made[: until + 1], hosts.IN_SCOPE, _working(job)))
+    return len(paths) if seen[-1:] == [case.of()] else 0
 
 
 def _working(job: jobs.Job) -> str:
