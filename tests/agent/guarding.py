@@ -33,6 +33,28 @@ RUNNING = {
 }
 
 
+RESTARTED = r"""
+block=0
+for word in "$@"; do
+    case $word in
+    demo.service) block=1 ;;
+    demo-helper.service) block=2 ;;
+    esac
+done
+[ "$block" -eq 0 ] || [ -f "$FAKE_SYSTEMD/stuck" ] || {
+    awk -v block="$block" 'BEGIN { RS = ""; ORS = "\n\n"; FS = OFS = "\n" }
+        NR == block && $1 == "ActiveState=active" {
+            for (i = 1; i <= NF; i++)
+                if (split($i, part, "=") == 2 && part[1] ~ /MainStart/) $i = part[1] "=" part[2] + 50000000
+        }
+        { print }' "$FAKE_SYSTEMD/show" >"$FAKE_SYSTEMD/show.new" && mv "$FAKE_SYSTEMD/show.new" "$FAKE_SYSTEMD/show"
+}
+"""
+"""After `systemctl restart`: what was active has another main process, unless a file `stuck` is there."""
+ANEW = {"ExecMainStartTimestampMonotonic": "1000000000"}
+"""Of a unit that runs: that it was restarted once since it was RUNNING."""
+
+
 def record(**changes: object) -> trials.Trial:
     """A sound record whose deadline is a minute off, with fields of the reader's choice."""
     trial = trials.Trial(
@@ -76,6 +98,7 @@ class Tree:
         self.guard.write_bytes(GUARD.read_bytes())
         (root / "guard.d/demo.env").write_text(f"UNIT=demo.service\nSLOTS={self.slots}\n", encoding="ascii")
         (self.systemd / "calls").touch()
+        (self.systemd / "then-restart").write_text(RESTARTED, encoding="ascii")
         self.at(NOW)
         self.unit()
         for slot in ("a", "b"):

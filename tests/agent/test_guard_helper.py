@@ -9,7 +9,7 @@ import subprocess
 from typing import Dict, List, Tuple
 
 import pytest
-from agent.guarding import NOW, RESTART, RESTART_BOTH, RESTART_HELPER, STOP_TIMER, PairTree, Tree, record
+from agent.guarding import ANEW, NOW, RESTART, RESTART_BOTH, RESTART_HELPER, STOP_TIMER, PairTree, Tree, record
 from agent.test_guard_unit_state import CRASHES, STOPPED, STOPS, crash, state
 
 from agent import guarding
@@ -245,7 +245,7 @@ def test_p7_a_cut_between_the_two_renames_is_finished(tree: PairTree, mode: str,
     assert (tree.current(), tree.helper()) == ("a", "a")
     assert tree.calls() == (RESTART_BOTH if mode != "start" else RESTART_OTHER["helper"])
     tree.forget_calls()
-    tree.pair()
+    tree.pair(ANEW, ANEW)
     tree.run("tick")
     assert tree.calls() == STOP_TIMER
 
@@ -410,7 +410,10 @@ def test_a_restart_that_left_one_down_is_tried_three_times(tree: PairTree, side:
     tree.run("tick")
     assert tree.calls() == RESTART_BOTH
     tree.forget_calls()
-    shows(tree, side, state("failed", "exit-code", end=951_000_000, left_active=951_000_100, Restart="no"))
+    crashed = state(
+        "failed", "exit-code", start=1_000_000_000, end=1_001_000_000, left_active=1_001_000_100, Restart="no"
+    )
+    tree.pair(*((crashed, ANEW) if side == "unit" else (ANEW, crashed)))
     for _time in range(3):
         tree.run("tick")
     assert tree.calls() == [f"reset-failed -- {name}", f"--no-block restart -- {name}"] * 2 + STOP_TIMER
@@ -424,7 +427,7 @@ def test_one_on_its_way_down_is_waited_for_and_the_other_restarted(tree: PairTre
     tree.went_back("deadline-passed")
     assert tree.calls() == RESTART
     tree.forget_calls()
-    tree.pair(None, STOPPED["stopped"])
+    tree.pair(ANEW, STOPPED["stopped"])
     assert "demo-helper.service had been stopped and stays so" in tree.run("tick")
     tree.run("tick")
     assert tree.calls() == STOP_TIMER

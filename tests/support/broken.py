@@ -84,6 +84,7 @@ KINDS = (
         body_codes=("unit-stopped",),
     ),
     Broken("ignores-sigterm", "trial", "", LATE, node=misdeeds.DEAF, body=misdeeds.SHELL_DEAF, body_codes=LATE),
+    Broken("extends-its-stop", "trial", "", LATE, node=misdeeds.EXTENDS),
     Broken("closes-its-sockets", "trial", "", LATE, node=misdeeds.WITHOUT_SOCKETS),
     Broken("eats-memory", "trial", "", ("crash-loop",), node=misdeeds.EATS),
     Broken("fills-the-disk", "trial", "", ("crash-loop",), node=misdeeds.FILLS),

@@ -44,6 +44,20 @@ DEAF = """\
 import signal
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 """
+EXTENDS = """\
+import os, signal, socket, threading, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+def asks():
+    name = os.environ["NOTIFY_SOCKET"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        while True:
+            try:
+                manager.sendto(b"EXTEND_TIMEOUT_USEC=60000000", name.replace("@", "\\0", 1) if name[0] == "@" else name)
+            except OSError:
+                pass
+            time.sleep(1)
+threading.Thread(target=asks, daemon=True).start()
+"""
 WITHOUT_SOCKETS = f"""\
 import os, stat, time
 {_LATER}

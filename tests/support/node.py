@@ -340,10 +340,13 @@ class Node:
             time.sleep(0.1)
         return time.monotonic() - began
 
-    def goes_back(self, codes: Sequence[str], within: float, to: str = "1.0.0") -> dict[str, Any]:
-        """The host comes back to the version `to` by itself, runs it, and says why; the state afterwards."""
+    def goes_back(self, codes: Sequence[str], within: float, to: str = "1.0.0", stops_s: float = 0) -> dict[str, Any]:
+        """The host comes back to the version `to` by itself, runs it, and says why; the state afterwards.
+
+        `stops_s` is how long the other one may hold its stop up.
+        """
         self.waits(lambda: self.link("current") == self.link("good"), within, "current names good again")
-        self.waits(lambda: self.running() == to, 15, f"{to} runs again")
+        self.waits(lambda: self.running() == to, 15 + stops_s, f"{to} runs again")
         self.waits(lambda: "trial.revert" not in self.names(), 15, "the end is settled")
         state = self.update()
         assert state["last"]["state"] == "rolled-back", state
