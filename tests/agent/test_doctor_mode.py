@@ -8,8 +8,10 @@ import pathlib
 from typing import Dict, List
 
 import pytest
+from agent.places import Place
 
-from slotward import accounts, doctor_mode, doctor_sandbox, ways
+from slotcore import config as configs
+from slotward import accounts, doctor_mode, doctor_sandbox, own, ways
 
 TAKE_OUT = "`systemctl cat {0}` shows where from: take it out, then systemctl restart {0}".format(
     "slotward-helper.service"
@@ -226,3 +228,23 @@ def test_d8_what_the_account_cannot_reach(tmp_path: pathlib.Path) -> None:
     config.chmod(0o644)
     found = doctor_sandbox.unreachable(account, str(program), str(config))
     assert found == [(f"games cannot start {program}: {place} is closed to it", f"chmod o+x {place}")]
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "said"),
+    [
+        ("", "ok", "nothing keeps probe.service from its program"),
+        ("InaccessiblePaths=-{0}\n", "fail", "probe.service may not start {0}/slots, which it needs: InaccessiblePaths= has it"),
+        ("RootDirectory=/srv\n", "warn", "probe.service has RootDirectory=: what it can reach is not known here"),
+    ],
+)  # fmt: skip
+def test_d8_the_sandbox_of_another_product_is_its_own_unit_s(place: Place, more: str, state: str, said: str) -> None:
+    """Not the agent's; and what root stages there is nothing that another mode left."""
+    (place.slots / "staging").mkdir(0o700)
+    (place.root / "show").write_text("LoadState=loaded\n" + more.format(place.root))
+    setup = own.Setup(place.product, configs.load(b"", "/nowhere")[0], (), "/etc/x.toml")
+    found = doctor_mode.told(setup, place.state())
+    assert {one.name for one in found} == {"sandbox"}
+    assert (found[0].state, found[0].message) == (state, said.format(place.root))
+    (place.root / "show").write_text("LoadState=not-found\n")
+    assert doctor_mode.told(setup, place.state()) == []

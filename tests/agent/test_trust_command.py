@@ -8,7 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import pytest
 from support import signing
@@ -447,6 +447,29 @@ def test_the_way_out_for_lost_key_sets_is_their_chain(host: Host) -> None:
     (aside,) = host.slots.glob("trust.json.broken-*")
     aside.write_bytes(held)
     assert host.run("update").json["broken"]["run"] == chain
+
+
+@pytest.mark.parametrize("name", ["trust.json", "update.json"])
+@pytest.mark.parametrize("data", [b"torn", None])
+def test_keys_are_lost_only_where_their_own_record_is(host: Host, name: str, data: Optional[bytes]) -> None:
+    """A copy that proves itself, or another record that is broken: nothing of key sets, and the command that mends that."""
+    if name == "trust.json":
+        host.applied(FIRST)
+    path, copy = host.slots / name, host.slots / f"{name}.copy"
+    whole = path.read_bytes()
+    path.unlink() if data is None else path.write_bytes(data)
+    checks = {one["name"]: one for one in host.run("doctor").json["checks"]}
+    for one in (checks["records"], checks["release keys"]):
+        assert (one["state"], one["run"], one["entry"]) == ("warn", "slotward settle", "record-broken"), one
+    assert str(path) in checks["release keys"]["message"]
+    if name == "update.json":
+        copy.write_bytes(b"torn")
+        checks = {one["name"]: one for one in host.run("doctor").json["checks"]}
+        assert {checks[one]["run"] for one in ("records", "release keys")} == {"slotward update --repair"}
+        assert (checks["records"]["state"], checks["release keys"]["state"]) == ("fail", "warn")
+        return
+    assert host.run("settle").status == 0
+    assert path.read_bytes() == whole
 
 
 def test_a_configuration_that_somebody_may_not_read_is_no_problem_of_the_configuration(

@@ -96,8 +96,11 @@ def restore(product: products.Product, state: settle.State) -> bool:
 def way_out(product: products.Product, state: settle.State, name: str) -> str:
     """The command that mends a broken record: one that held key sets is mended by nothing but the chain of them.
 
-    Where no key set is known of, a repair finds out whether there ever was one, and says so when it cannot.
+    Where no key set is known of, a repair finds out whether there ever was one, and says so when it cannot. A copy that
+    proves itself is all that is needed: whatever settles writes the record anew from it.
     """
+    if any(damage.name == name and damage.copy is not None for damage in state.damaged):
+        return looking.SETTLE
     if name != recording.TRUST:
         return looking.REPAIR
     from slotward import cmd_repair

@@ -96,24 +96,18 @@ def _hand(seen: Seen) -> List[Finding]:
     return doctor_hand.findings(seen.answer, seen.config_path)
 
 
-def _of_copy(broken: Dict[str, str]) -> str:
-    return f" (its copy: {broken['copy']})" if broken["copy"] else ""
-
-
 def _records(seen: Seen) -> List[Finding]:
     broken = seen.answer["broken"]
     if broken is None or os.path.basename(broken["file"]) == "good":  # a link: the check of the slots tells it
         older = doctor_trust.older(seen.answer, seen.audit.floor, seen.audit.keys, seen.config_path)
         return older or [Finding("records", "ok", f"release floor {seen.answer['floor']}")]
-    return [
-        Finding(
-            "records",
-            "fail",
-            f"{broken['file']}: {broken['why']}{_of_copy(broken)}; it cannot be believed and updates are refused, the daemon runs on",
-            broken["run"],
-            states.RECORD_BROKEN,
-        )
-    ]
+    text, run = f"{broken['file']}: {broken['why']}", broken["run"]
+    if run == looking.SETTLE:
+        text += "; its copy proves itself, and the next command of root's writes it anew"
+        return [Finding("records", "warn", text, run, states.RECORD_BROKEN)]
+    copy = f" (its copy: {broken['copy']})" if broken["copy"] else ""
+    text += f"{copy}; it cannot be believed and updates are refused, the daemon runs on"
+    return [Finding("records", "fail", text, run, states.RECORD_BROKEN)]
 
 
 def check_audit(seen: Seen) -> List[Finding]:
@@ -260,7 +254,7 @@ def _gather(setup: own.Setup) -> Seen:
         mode=(
             *doctor_unit.findings(answer, doctor_unit.up_s(answer)),
             *doctor_clock.findings(doctor_clock.now_s(), state.update.newest_issued),
-            *doctor_mode.findings(doctor_mode.gather(setup, state)),
+            *doctor_mode.told(setup, state),
             *doctor_kept.findings(setup, state, answer),
             *doctor_host.findings(setup, state, answer),
         ),

@@ -4,6 +4,7 @@
 Rules:
 - A check is a pure function of one `Look`; what is `fail` names the command that mends it.
 - What setup would do is what is wrong: the list of its steps is the check of owners, links and leftovers.
+- The mode is the agent's: of another product only its unit's sandbox is looked at, and `S/staging` is root's in every mode.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ class Look(NamedTuple):
     helper_runs: str
     """What the helper's link names and does not start, as a sentence; "" when all is well."""
     units: Mapping[str, Shown]
+
+
+def told(setup: own.Setup, state: settle.State) -> List[Found]:
+    """What there is to say of this host for the agent, or for another product."""
+    return findings(gather(setup, state)) if setup.is_agent else doctor_sandbox.of_product(setup.product)
 
 
 def findings(look: Look) -> List[Found]:

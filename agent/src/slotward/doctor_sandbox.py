@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import List, Mapping, Sequence, Tuple
 
+from slotcore import product as products
 from slotward import accounts, ways
 from slotward import doctor_states as states
 
@@ -81,20 +82,35 @@ def why_not_startable(shown: Shown, path: str) -> str:
 
 def findings(places: Sequence[Tuple[str, str]], starts: str, units: Mapping[str, Shown]) -> List[Found]:
     """What keeps each unit from each directory that it writes in, and from the slots; nothing of a unit that is not there."""
-    found: List[Found] = []
     closed = [(unit, f"write in {path}", why_not_writable(units.get(unit, {}), path)) for unit, path in places]
     closed += [(unit, f"start {starts}", why_not_startable(units.get(unit, {}), starts)) for unit in dict(places)]
-    for unit, what, why in closed:
-        if why and units[unit].get("LoadState") == "loaded":
-            run = f"`systemctl cat {unit}` shows where from: take it out, then systemctl restart {unit}"
-            text = f"{unit} may not {what}, which it needs: {why}"
-            found.append(Found("sandbox", "fail", text, run, states.SANDBOX))
-    for unit in dict(places):
-        shown = units.get(unit, {})
-        roots = [key for key in ("RootDirectory", "RootImage") if shown.get(key)]
-        text = f"{unit} has {'= and '.join(roots)}=: what it can reach is not known here"
-        found += [Found("sandbox", "warn", text, f"systemctl cat {unit}", states.SANDBOX)] if roots else []
-    return found
+    found = [_closed(unit, what, why) for unit, what, why in closed if why and units[unit].get("LoadState") == "loaded"]
+    return found + [one for unit in dict(places) for one in _unknown(unit, units.get(unit, {}))]
+
+
+def _unknown(unit: str, shown: Shown) -> List[Found]:
+    roots = [key for key in ("RootDirectory", "RootImage") if shown.get(key)]
+    text = f"{unit} has {'= and '.join(roots)}=: what it can reach is not known here"
+    return [Found("sandbox", "warn", text, f"systemctl cat {unit}", states.SANDBOX)] if roots else []
+
+
+def of_product(product: products.Product) -> List[Found]:
+    """What keeps the unit of another product from what a start needs; what it writes is not known here."""
+    from slotward import systemd
+
+    unit = product.unit
+    (shown,) = systemd.show_each((unit,), PROPERTIES)
+    if shown.get("LoadState") != "loaded":
+        return []  # told by the check of the guard
+    needed = (product.slots_dir, product.entrypoint, *(part.path for part in product.parts))
+    closed = [(f"start {path}", why_not_startable(shown, path)) for path in dict.fromkeys(needed)]
+    found = [_closed(unit, what, why) for what, why in closed if why] + _unknown(unit, shown)
+    return found or [Found("sandbox", "ok", f"nothing keeps {unit} from its program")]
+
+
+def _closed(unit: str, what: str, why: str) -> Found:
+    run = f"`systemctl cat {unit}` shows where from: take it out, then systemctl restart {unit}"
+    return Found("sandbox", "fail", f"{unit} may not {what}, which it needs: {why}", run, states.SANDBOX)
 
 
 def unreachable(account: accounts.Account, starts: str, reads: str) -> List[Tuple[str, str]]:

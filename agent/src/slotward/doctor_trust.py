@@ -7,9 +7,10 @@ Rules:
 
 from __future__ import annotations
 
+import os
 from typing import Any, Dict, List
 
-from slotcore import codes
+from slotcore import codes, recording
 from slotward import doctor_states as states
 from slotward import looking
 
@@ -37,11 +38,19 @@ def older(answer: Answer, floor: int, keys: int, config_path: str) -> List[Found
     return found
 
 
+def _unknown(broken: Dict[str, str]) -> Found:
+    """Lost, or not known before another record is mended, as a host that never took a key set has no record of them."""
+    if os.path.basename(broken["file"]) != recording.TRUST or broken["run"] == looking.SETTLE:
+        text = f"whom this host trusts is not known before {broken['file']} is mended"
+        return Found("release keys", "warn", text, broken["run"], states.RECORD_BROKEN)
+    text = "the record of whom this host trusts is lost: nobody is, and the configuration's pins do not stand in for it"
+    return Found("release keys", "fail", text, broken["run"], states.KEYS_LOST)
+
+
 def _pins(answer: Answer, config_path: str) -> List[Found]:
     pins, threshold, trust = answer["pins"], answer["threshold"], answer["trust"]
     if trust["source"] == "unknown":
-        text = "the record of whom this host trusts is lost: nobody is, and the configuration's pins do not stand in for it"
-        return [Found("release keys", "fail", text, looking.CHAIN, states.KEYS_LOST)]
+        return [_unknown(answer["broken"])]
     if trust["source"] == "digest":
         text = "releases are taken by their SHA-256 alone, whoever with root hands it over: no signature, no floor"
         run = f'set [update] trust = "pins" and release_pins in {config_path}'

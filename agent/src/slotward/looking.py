@@ -12,6 +12,7 @@ from slotcore import records, settle, status
 from slotward import asking, audit_tail, build_info, clearable, hand, host, lock, own
 
 REPAIR = "slotward update --repair"
+SETTLE = "slotward settle"
 CHAIN = "slotward trust apply FILE ... (every key set from the first on)"
 
 
