@@ -178,3 +178,24 @@ def test_a_helper_need_not_be_enabled_since_the_daemon_pulls_it_in(here: Here) -
     assert here.refusal() is None
     here.shown["probe.service"]["UnitFileState"] = "disabled"
     assert here.refusal() is not None
+
+
+def test_a_file_of_the_guard_is_told_once_and_as_what_it_is(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing, not executable, or somebody else's: what setup would do is the one line about it."""
+    guard = here.root / "guard"
+    wanted = (units.SystemFile(str(guard), 0o755, guard.read_text()),)
+    monkeypatch.setattr(installed, "wanted", lambda _setup: wanted)
+    monkeypatch.setattr(installed, "directories_at_risk", lambda _product: [])
+    here.say()
+    assert installed.differences(here.setup) == []
+    other = f"{guard} has another owner or mode than this version gives it"
+    guard.chmod(0o666)
+    assert installed.differences(here.setup) == [other]
+    assert here.missing() == [f"{guard} is not executable"]
+    guard.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(guard, 65534, 65534)
+        assert installed.differences(here.setup) == [other]
+        assert units.plan(wanted, installed.read_file) == (units.Change(str(guard), "mode"),)
+    guard.unlink()
+    assert installed.differences(here.setup) == [f"{guard} is missing"]

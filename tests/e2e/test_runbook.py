@@ -34,7 +34,12 @@ CASES = (
     Case("guard-masked", "systemctl mask -q slotward-guard@slotward.service"),
     Case("unit-down", f"systemctl stop {nodes.UNIT}"),
     Case("unit-disabled", f"systemctl disable -q {nodes.UNIT}"),
-    Case("entrypoint-missing", f"rm {nodes.ENTRYPOINT}", f"{S}/current setup --adopt"),
+    Case("guard-missing", f"chown nobody {GUARD}/guard"),
+    Case("entrypoint-missing", f"rm {nodes.ENTRYPOINT}"),
+    Case("nothing-starts", f"rm {S}/current", f"{S}/good update --repair"),
+    Case("slot-damaged", f"chmod 777 {S}/a"),
+    Case("slot-damaged", f"chmod 644 {S}/a", f"chmod 0755 {S}/a"),
+    Case("slot-damaged", f"chown nobody {S}/a"),
     Case("link-current", f"ln -sfn nothing {S}/current", f"{S}/a update --repair"),
     Case("link-good", f"rm {S}/good"),
     Case(

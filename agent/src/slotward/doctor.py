@@ -9,18 +9,27 @@ Rules:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import answers, clearable, doctor_hand, doctor_mode, doctor_trust, host, looking, own, reversing
+from slotward import (
+    answers,
+    clearable,
+    doctor_hand,
+    doctor_mode,
+    doctor_starts,
+    doctor_trust,
+    host,
+    looking,
+    own,
+    reversing,
+    slots,
+)
 from slotward import doctor_states as states
 
 if TYPE_CHECKING:
     import argparse
-
-REINSTALL = "the release's own file, from where it was published: FILE setup --from FILE --manifest MANIFEST"
-
 
 Finding = states.Finding
 
@@ -55,6 +64,8 @@ class Seen(NamedTuple):
     """What the entrypoint has to lead to."""
     data: str = ""
     """What there is to say of data that is still to be restored."""
+    exposed: Optional[slots.Exposed] = None
+    """What is wrong with the owner or the mode of what a start runs."""
 
 
 def _configuration(seen: Seen) -> List[Finding]:
@@ -120,54 +131,6 @@ def check_audit(seen: Seen) -> List[Finding]:
     return [Finding("audit log", state, text, copy, states.AUDIT_BROKEN)]
 
 
-def _entrypoint(seen: Seen) -> List[Finding]:
-    if seen.entrypoint_kind == "ours":
-        if seen.answer["slots"]["in_use"]:
-            return [Finding("entrypoint", "ok", f"{seen.entrypoint} links to {seen.program}")]
-        text = f"{seen.entrypoint} links to {seen.program}, which is not there: nothing starts"
-        return [Finding("entrypoint", "fail", text, REINSTALL, states.NOTHING_STARTS)]
-    if not seen.answer["slots"]["in_use"]:
-        return [Finding("entrypoint", "ok", f"slots not in use yet: the first update adopts {seen.entrypoint}")]
-    return [
-        Finding(
-            "entrypoint",
-            "fail",
-            f"{seen.entrypoint} does not link to {seen.program} ({seen.entrypoint_kind}): what is in the slots is not what starts",
-            "slotward setup --adopt"
-            if seen.entrypoint_kind in ("file", "missing")
-            else f"set [update] entrypoint in {seen.config_path}",
-            states.ENTRYPOINT_MISSING if seen.entrypoint_kind == "missing" else states.ENTRYPOINT_ELSEWHERE,
-        )
-    ]
-
-
-def _links(seen: Seen) -> List[Finding]:
-    slots, trial = seen.answer["slots"], seen.answer["trial"]
-    if slots["in_use"] and not slots["current"]:
-        return [Finding("slots", "fail", f"{seen.current} names no slot", looking.REPAIR, states.LINK_CURRENT)]
-    if slots["in_use"] and not slots["good"]:
-        link = f"{os.path.dirname(seen.current)}/good"
-        home = trial["from_slot"] if trial is not None else slots["current"]
-        text = f"{link} names no slot: updates are refused; where nothing proves what was confirmed last, `ln -sfn {home} {link}`"
-        return [Finding("slots", "fail", f"{text} says that slot {home} was", looking.REPAIR, states.LINK_GOOD)]
-    if seen.damage:
-        run = f"{looking.REPAIR} --slots, or {REINSTALL}"
-        return [Finding("slots", "fail", seen.damage, run, states.SLOT_DAMAGED)]
-    return [Finding("slots", "ok", f"current {slots['current'] or '-'}, good {slots['good'] or '-'}")]
-
-
-def _pending(seen: Seen) -> List[Finding]:
-    trial = seen.answer["trial"]
-    if trial is not None:
-        text = f"{trial['from']} -> {trial['to']} is on trial, {trial['left_s']} s left, waiting for {', '.join(trial['missing'])}"
-        run = f"slotward confirm --id {trial['id']} --wait 60, or slotward rollback"
-        return [Finding("pending update", "warn", text, run, states.ON_TRIAL)]
-    if seen.answer["pending"] != "none":
-        text = f"an update is in flight: {seen.answer['pending']}"
-        return [Finding("pending update", "warn", text, "slotward settle", states.UNSETTLED)]
-    return [Finding("pending update", "ok", "none")]
-
-
 def _failed(seen: Seen) -> List[Finding]:
     found = [
         Finding(
@@ -220,9 +183,9 @@ CHECKS: Tuple[Callable[[Seen], List[Finding]], ...] = (
     _hand,
     _records,
     check_audit,
-    _entrypoint,
-    _links,
-    _pending,
+    doctor_starts.entrypoint,
+    doctor_starts.links,
+    doctor_starts.pending,
     _failed,
     _system,
     _mode,
@@ -259,6 +222,7 @@ def _gather(setup: own.Setup) -> Seen:
             *doctor_host.findings(setup, state, answer),
         ),
         data=reversing.due(product, state),
+        exposed=slots.exposed(product, state.current) if state.current else None,
     )
 
 

@@ -36,11 +36,17 @@ def _other(product: products.Product, state: settle.State) -> List[Found]:
     other = products.other_slot(state.current)
     entry = state.slots.get(other)
     problem = slots.problem(product, other, entry) if entry is not None else ""
+    exposed = slots.exposed(product, other) if entry is not None else None
+    in_trial = state.good == other
+    if exposed is not None and (not problem or problem.endswith(slots.NOT_EXECUTABLE)):
+        return [Found("other slot", "fail" if in_trial else "warn", *exposed, states.OTHER_SLOT_DAMAGED)]
     if not problem:
         return []
-    if state.good == other:
+    if in_trial:
         text = f"{problem}: the trial that is pending could not go back to it"
-        run = "slotward confirm --pending --wait 60 when the new release is well; else install good: FILE setup --from FILE --manifest MANIFEST"
+        run = "slotward confirm --pending --wait 60 when the new release is well"
+        if product.layout == products.AB:
+            run += f"; else put the good one's own file back: install -m {slots.MODE:04o} FILE {product.path(other)}"
         return [Found("other slot", "fail", text, run, states.OTHER_SLOT_DAMAGED)]
     text = f"{problem}: nothing could go back to it by hand; the next upgrade fills it anew"
     return [Found("other slot", "warn", text, "slotward update --repair", states.OTHER_SLOT_DAMAGED)]

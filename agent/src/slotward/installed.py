@@ -18,6 +18,8 @@ from slotcore import probing
 from slotcore import product as products
 from slotward import accounts, effects, opening, own, systemd, unit_files, units
 
+FOREIGN = -1
+"""In the place of a mode: the file is not root's."""
 GUARD_PROPERTIES = (
     "Id",
     "LoadState",
@@ -52,7 +54,7 @@ def wanted(setup: own.Setup) -> Tuple[units.SystemFile, ...]:
 
 
 def read_file(path: str) -> Optional[Tuple[int, bytes]]:
-    """Mode and bytes of a system file, None when there is no plain file of that name."""
+    """Mode and bytes of a system file, None when there is no plain file of that name; somebody else's has no mode of ours."""
     try:
         descriptor = os.open(path, opening.READ)
     except OSError as error:
@@ -61,18 +63,24 @@ def read_file(path: str) -> Optional[Tuple[int, bytes]]:
         raise
     try:
         found = os.fstat(descriptor)
-        return (stat.S_IMODE(found.st_mode), os.read(descriptor, 1 << 20)) if stat.S_ISREG(found.st_mode) else None
+        mode = stat.S_IMODE(found.st_mode) if found.st_uid in (0, os.geteuid()) else FOREIGN
+        return (mode, os.read(descriptor, 1 << 20)) if stat.S_ISREG(found.st_mode) else None
     finally:
         os.close(descriptor)
 
 
 def differences(setup: own.Setup) -> List[str]:
     """What is missing or other than this version writes it, as sentences."""
-    said = {"create": "is missing", "update": "is other than this version writes it", "mode": "has the wrong mode"}
+    said = {
+        "create": "is missing",
+        "update": "is other than this version writes it",
+        "mode": "has another owner or mode than this version gives it",
+    }
     changes = units.plan(wanted(setup), read_file)
     found = [f"{path} may be changed by others than root" for path in directories_at_risk(setup.product)]
     found += [f"{change.path} {said[change.what]}" for change in changes]
-    return found + not_in_force(setup.product)
+    known = tuple(f"{change.path} " for change in changes)
+    return found + [text for text in not_in_force(setup.product) if not text.startswith(known)]
 
 
 def directories_at_risk(product: products.Product) -> List[str]:
@@ -91,8 +99,9 @@ def directories_at_risk(product: products.Product) -> List[str]:
 def _files_missing(product: products.Product) -> List[str]:
     """What is missing of the guard itself and its facts."""
     missing: List[str] = []
-    if not os.access(f"{units.GUARD_DIR}/guard", os.X_OK):
-        missing.append(f"{units.GUARD_DIR}/guard is missing")
+    guard = f"{units.GUARD_DIR}/guard"
+    if not os.access(guard, os.X_OK):
+        missing.append(f"{guard} is {'not executable' if os.path.exists(guard) else 'missing'}")
     facts = f"{units.GUARD_DIR}/guard.d/{product.name}.env"
     found = read_file(facts)
     if found is None:

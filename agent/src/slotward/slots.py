@@ -3,17 +3,46 @@
 
 Rules:
 - A slot holds what its record says when its bytes prove it: the file's digest, or every byte of the tree by its listing.
-- Nothing is said of a slot without reading it to its end.
+- Nothing is said of a slot's bytes without reading it to its end.
+- What root starts is root's, and nobody else may write it: an owner or a mode that says otherwise is told with what mends it.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Optional
+import stat
+from typing import NamedTuple, Optional
 
 from slotcore import codes, proving, records
 from slotcore import product as products
 from slotward import host
+
+MODE = 0o755
+NOT_EXECUTABLE = "is not executable"
+
+
+class Exposed(NamedTuple):
+    """A slot's file that is owned or may be written by others, or not run by all, in words; and the command that mends it."""
+
+    why: str
+    run: str
+
+
+def exposed(product: products.Product, slot: str) -> Optional[Exposed]:
+    """What is wrong with the owner or the mode of a slot's file; its bytes are another matter, and a tree's are in its listing."""
+    path = product.path(slot)
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    if product.layout == products.VERSIONS or not stat.S_ISREG(found.st_mode):
+        return None
+    mode, foreign = stat.S_IMODE(found.st_mode), found.st_uid not in (0, os.geteuid())
+    if not foreign and not mode & 0o022 and mode & 0o111 == 0o111:
+        return None
+    owner = f"owned by uid {found.st_uid}, mode {mode:04o}"
+    run = f"chown root:root {path} && chmod {MODE:04o} {path}" if foreign else f"chmod {MODE:04o} {path}"
+    return Exposed(f"slot {slot} ({path}) is {owner}; it has to be root's, mode {MODE:04o}", run)
 
 
 def problem(product: products.Product, slot: str, entry: records.SlotRecord, named: str = "") -> str:
@@ -31,7 +60,7 @@ def problem(product: products.Product, slot: str, entry: records.SlotRecord, nam
         return f"the program that {path} names cannot be read: {error.strerror}"
     if digest != entry.sha256:
         return f"slot {slot} holds other bytes than were verified for {entry.version}"
-    return "" if mode & 0o111 else f"slot {slot} is not executable"
+    return "" if mode & 0o111 else f"slot {slot} {NOT_EXECUTABLE}"
 
 
 def _tree_problem(product: products.Product, slot: str, entry: records.SlotRecord) -> str:
