@@ -21,6 +21,7 @@ from slotward import (
     evidence_file,
     host,
     lock,
+    lock_owner,
     looking,
     own,
     packages,
@@ -222,7 +223,7 @@ def test_a_lock_that_is_none_is_named(place: Place, what: str) -> None:
 
 
 def test_S18_a_lock_of_somebody_else_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is ours and young is an update at work; one of an hour, or without a word in it, is told with its owner."""
+    """One that is ours and young is an update at work; one of an hour, or of another program at once, is told with its owner."""
     with lock.held(place.product, "upgrade"):
         assert kept(place) == []
         monkeypatch.setattr(doctor_kept, "LONG_S", -1)
@@ -232,5 +233,11 @@ def test_S18_a_lock_of_somebody_else_is_named(place: Place, monkeypatch: pytest.
         file.truncate(0)
         fcntl.flock(file, fcntl.LOCK_EX)
         (found,) = kept(place)
-        assert "none of ours" in found.message
+        assert (found.entry, f"process {os.getpid()}" in found.message) == (states.LOCK_HELD, True)
+        assert "none of our commands" in found.message
+        assert found.run == f"ps -fp {os.getpid()}; end that process if it hangs"
+        monkeypatch.setattr(lock_owner, "LOCKS", "/proc/none")
+        (found,) = kept(place)
+        assert "lock is held by an unknown change" in found.message
+        assert found.run.startswith("lslocks")
     assert host.read_state(place.product).slots == {"a": OLD, "b": NEW}

@@ -1043,6 +1043,7 @@ COVERED: Mapping[str, str] = {
     "labels._restore": SYSTEM,
     "lock._open": "lock",
     "lock.holder": "holder",
+    "lock_owner.of": PROC,
     "mode_steps._remove": "an empty directory of root's",
     "node.Node._close": "socket",
     "node.Node._listen": "socket",

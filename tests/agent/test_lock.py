@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import signal
 import stat
 import subprocess
 import tempfile
@@ -18,7 +19,7 @@ import pytest
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import lock
+from slotward import lock, lock_owner
 
 NOBODY = 65534
 
@@ -145,15 +146,62 @@ OLDER = "pid=%d\nsince=1.0\nwhat=an older change\n"
 
 
 @pytest.mark.parametrize("number", [0, -1, 2**31 - 2, 10**30])
-def test_a_label_that_names_no_process_is_told_as_it_stands(product: products.Product, number: int) -> None:
-    """A full disk may keep whoever holds the lock from writing who it is."""
+def test_who_holds_a_lock_with_a_label_of_nobody_s_is_told_by_the_kernel(
+    product: products.Product, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk may keep whoever holds it from writing who it is; where the kernel does not know either, that is said."""
     descriptor = lock._open(product)
     os.write(descriptor, (OLDER % number).encode("ascii"))
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     owner = lock.holder(product)
-    os.close(descriptor)
     assert owner is not None
-    assert owner.what == "an older change"
+    assert owner.pid == os.getpid()
+    assert owner.what.endswith(f", {lock_owner.FOREIGN}")
+    monkeypatch.setattr(lock_owner, "LOCKS", "/proc/none")
+    owner = lock.holder(product)
+    os.close(descriptor)
+    assert owner == (0, 0, f"an unknown change (process {number}, an older change, has ended)")
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_S18_another_program_that_holds_the_lock_is_named(product: products.Product, stays: bool) -> None:
+    """Whatever was written there before; and a process that got it from one that has ended."""
+    path_of(product).write_text(OLDER % (2**31 - 2))
+    path_of(product).chmod(0o600)
+    holds = f"exec 9<>'{path_of(product)}'; flock 9; echo held; {'exec sleep 60' if stays else 'sleep 60 & exit'}"
+    with subprocess.Popen(["sh", "-c", holds], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        if not stays:
+            process.wait()
+        until, owner = time.monotonic() + 30, None
+        while time.monotonic() < until and (owner is None or not owner.what.startswith("sleep")):
+            owner = lock.holder(product)
+        assert owner is not None
+        assert owner.what == f"sleep, {lock_owner.FOREIGN}"
+        assert (owner.pid == process.pid) is stays
+        assert owner.age_s < 60
+        with pytest.raises(codes.Retryable) as caught, lock.held(product, "setup"):
+            pass
+        assert f"sleep, {lock_owner.FOREIGN}, process {owner.pid}" in caught.value.text
+        os.kill(owner.pid, signal.SIGKILL)
+
+
+def test_the_kernel_s_list_is_read_by_device_and_inode(product: products.Product) -> None:
+    """Another file of that number on another disk is not taken for it, but where no device fits the number decides."""
+    path_of(product).touch()
+    found = path_of(product).stat()
+    here = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    other = f"ff:fe:{found.st_ino}"
+    lines = [
+        f"1: FLOCK  ADVISORY  WRITE 11 {other} 0 EOF",
+        f"2: POSIX  ADVISORY  WRITE 12 {here} 0 EOF",
+        f"3: FLOCK  ADVISORY  WRITE 13 {here} 0 EOF",
+        f"3: -> FLOCK  ADVISORY  WRITE 14 {here} 0 EOF",
+        "nonsense",
+    ]
+    assert lock_owner.takers("\n".join(lines), found) == [13]
+    assert lock_owner.takers("\n".join(lines[:2]), found) == [11]
 
 
 @pytest.mark.parametrize("before", ["", OLDER % (2**31 - 2)], ids=["new", "used"])

@@ -14,7 +14,7 @@ from typing import Any, Dict, List
 
 from slotcore import product as products
 from slotcore import settle
-from slotward import clearable, evidence_file, host, own, slots
+from slotward import clearable, evidence_file, host, lock_owner, own, slots
 from slotward import doctor_states as states
 
 Answer = Dict[str, Any]
@@ -83,12 +83,9 @@ def _lock(product: products.Product, answer: Answer) -> List[Found]:
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         text = f"{path} is no plain file of its own: every command that changes something fails"
         return [Found("lock", "fail", text, f"rm -r {path}", states.LOCK_ODD)]
-    if held is None or (held["pid"] and held["age_s"] < LONG_S):
+    if held is None or (held["pid"] and held["age_s"] < LONG_S and not held["what"].endswith(lock_owner.FOREIGN)):
         return []
-    who = (
-        f"process {held['pid']} for {held['age_s']} s: {held['what']}"
-        if held["pid"]
-        else "a process that is none of ours"
-    )
-    text = f"{path} is held by {who}; every other command is told `in-progress`"
-    return [Found("lock", "warn", text, f"fuser -v {path}, then end that process if it hangs", states.LOCK_HELD)]
+    who = f"process {held['pid']} for {held['age_s']} s: " if held["pid"] else ""
+    text = f"{path} is held by {who}{held['what']}; every other command is told `in-progress`"
+    look = f"ps -fp {held['pid']}" if held["pid"] else f"lslocks -o PID,COMMAND,PATH | grep {path}"
+    return [Found("lock", "warn", text, f"{look}; end that process if it hangs", states.LOCK_HELD)]

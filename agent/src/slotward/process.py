@@ -35,7 +35,8 @@ def _same_file(path: str, wanted: os.stat_result) -> bool:
     return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
 
 
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
+def has_open(pid: int, wanted: os.stat_result) -> bool:
+    """Whether the process has that very file open, as far as this one may see."""
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -45,7 +46,7 @@ def _has_open(pid: int, wanted: os.stat_result) -> bool:
 
 def runs(pid: int, wanted: os.stat_result) -> bool:
     """Whether the process is that file's, as a native binary or as a script that it has open."""
-    return _same_file(f"/proc/{pid}/exe", wanted) or _has_open(pid, wanted)
+    return _same_file(f"/proc/{pid}/exe", wanted) or has_open(pid, wanted)
 
 
 def ask_status(path: str, timeout_s: float = 1.0) -> Tuple[Optional[str], Optional[int]]:
@@ -107,7 +108,7 @@ def facts(product: products.Product, slot: str, shown: Mapping[str, str]) -> pro
     wanted = os.stat(product.program_path(slot))
     running = unit.main_pid > 0
     exe_is_slot = running and _same_file(f"/proc/{unit.main_pid}/exe", wanted)
-    slot_is_open = running and not exe_is_slot and _has_open(unit.main_pid, wanted)
+    slot_is_open = running and not exe_is_slot and has_open(unit.main_pid, wanted)
     sha256: Optional[str] = None
     pid: Optional[int] = None
     if running and not exe_is_slot and not slot_is_open:
