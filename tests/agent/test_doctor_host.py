@@ -57,7 +57,8 @@ def setup_of(place: Place) -> own.Setup:
         ),
         ({"slots": DISK._replace(noexec=True)}, states.NOEXEC, "fail", "noexec", "mount -o remount,exec"),
         ({"slots": DISK._replace(free=0)}, states.NO_SPACE, "warn", "going back needs none", "du -xh /opt/slots"),
-        ({"slots": DISK._replace(inodes=3)}, states.NO_SPACE, "warn", "3 free inodes", "du -xh /opt/slots"),
+        ({"slots": DISK._replace(free=0, mount="/opt")}, states.NO_SPACE, "warn", "/opt/slots has", "du -xh /opt |"),
+        ({"slots": DISK._replace(inodes=3)}, states.NO_SPACE, "warn", "3 free inodes", "du --inodes -x /opt/slots"),
         ({"staging": DISK._replace(device=2, free=5)}, states.NO_SPACE, "warn", "going back", "du -xh /opt/slots"),
         ({"run": DISK._replace(free=MIB)}, states.RUN_FULL, "warn", "1.0 MiB free", "du -xh /run"),
         (
@@ -67,7 +68,7 @@ def setup_of(place: Place) -> own.Setup:
             "runs and is disabled",
             "systemctl enable probe.service",
         ),
-        ({"owner": OWNER}, states.PACKAGE_OWNS, "warn", "belongs to the package probe", "slotward setup --divert"),
+        ({"owner": OWNER}, states.PACKAGE_OWNS, "warn", "belongs to the package probe", "setup --adopt --divert"),
         (
             {"owner": OWNER._replace(manager="rpm")},
             states.PACKAGE_OWNS,
@@ -112,8 +113,13 @@ def test_a_host_that_is_well_has_room_and_nothing_else(place: Place) -> None:
     assert len(doctor_host.judged(setup_of(place), WELL._replace(enabled="disabled"), down)) == 1
 
 
-def test_the_agent_s_own_path_is_diverted_by_hand(place: Place) -> None:
-    """It has no `setup --divert`."""
+def test_a_path_that_is_our_link_already_is_diverted_by_hand(place: Place) -> None:
+    """`setup --divert` diverts what it adopts, and the agent has none."""
+    os.symlink(place.product.path("current"), place.product.entrypoint)
+    found = doctor_host.judged(setup_of(place), WELL._replace(owner=OWNER), ANSWER)[-1]
+    path = place.product.entrypoint
+    assert found.run == f"dpkg-divert --local --no-rename --divert {path}.distrib --add {path}"
+    os.unlink(path)
     agent = setup_of(place)
     agent = agent._replace(product=agent.product._replace(name="slotward"))
     found = doctor_host.judged(agent, WELL._replace(owner=OWNER), ANSWER)[-1]

@@ -79,6 +79,18 @@ def with_helper(**more: str) -> doctor_mode.Look:
     [
         (with_daemon(WELL, User=""), "mode", "systemd has User=root", "slotward setup"),
         (with_daemon(ROOT, User="games"), "mode", "systemd has User=games", "slotward setup"),
+        (
+            with_daemon(ROOT, User="games")._replace(written="root"),
+            "mode",
+            "systemd has User=games",
+            doctor_mode.TAKE_OUT,
+        ),
+        (
+            with_daemon(WELL, User="")._replace(written="slotward"),
+            "mode",
+            "systemd has User=root",
+            doctor_mode.TAKE_OUT,
+        ),
         (WELL._replace(runs_as=0), "mode", "still runs as uid 0", "systemctl restart slotward.service"),
         (
             WELL._replace(account=None, runs_as=None),

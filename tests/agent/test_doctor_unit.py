@@ -19,7 +19,7 @@ def answer(active: str = "active", restarts: int = 0, sub: str = "running", **mo
     """What `update` answers of a host whose slot b was confirmed."""
     unit = {"name": "demo.service", "active": active, "sub": sub, "main_pid": 0, "restarts": restarts, "job": 0}
     slots: Dict[str, Any] = {"current": "b", "other": "a", "a": {"sequence": 1}, "b": {"sequence": 2}}
-    return {"unit": unit, "slots": slots, "floor": 2, "trial": None, "version": "1.1.0", **more}
+    return {"unit": unit, "slots": slots, "floor": 2, "trial": None, "pending": "none", "version": "1.1.0", **more}
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,11 @@ def answer(active: str = "active", restarts: int = 0, sub: str = "running", **mo
         (answer("deactivating", 4, "stop-sigterm"), None, "fail"),
         (answer("deactivating"), None, "warn"),
         (answer("reloading", 9), 5.0, "ok"),
-        (answer(restarts=4, trial={"id": "1"}), 5.0, "ok"),
+        (answer(restarts=4, trial={"id": "1"}, pending="await"), 5.0, "ok"),
+        (answer(restarts=4, pending="finish-revert"), 5.0, "ok"),
+        (answer("failed", 5, pending="finish-revert"), None, "fail"),
         (answer("failed", 5), None, "fail"),
-        (answer("failed", 5, trial={"id": "1"}), None, "warn"),
+        (answer("failed", 5, trial={"id": "1"}, pending="await"), None, "warn"),
         (answer("inactive"), None, "warn"),
         (answer(""), None, "warn"),
     ],

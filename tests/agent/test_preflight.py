@@ -117,6 +117,8 @@ def test_D1_both_copies_and_a_reserve_on_one_filesystem() -> None:
     refusal = judged(FACTS._replace(slots=GOOD._replace(free=low), staging=DATA._replace(free=low)), 100 * MIB)
     assert refusal.code == codes.NO_SPACE
     assert refusal.text == "/opt/slots and /var/data needs 232.0 MiB free and has 232.0 MiB: free 1 B more"
+    place = GOOD._replace(free=low)
+    assert judged(FACTS._replace(slots=place, staging=place), 100 * MIB).text.startswith("/opt/slots needs 232.0 MiB")
 
 
 @pytest.mark.parametrize("short", ["slots", "staging"])

@@ -3,13 +3,14 @@
 
 Rules:
 - A check is a pure function of one look; each that is not `ok` names the command that mends it, and its entry of the runbook.
-- `fail`: updates are refused or not safe. `warn`: an operator should know.
+- `fail`: something is damaged, missing or not safe, and somebody must act. `warn`: an operator should know; where updates wait for it
+  (a unit that was stopped, keys that nobody pinned, updates that somebody switched off or froze, no space), the message says so.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from slotcore import codes
 from slotcore import product as products
@@ -72,14 +73,15 @@ def _configuration(seen: Seen) -> List[Finding]:
     problems = seen.answer["config_problems"]
     if not problems:
         return [Finding("configuration", "ok", f"{seen.config_path} is understood in full")]
+    return not_understood(problems, seen.config_path)
+
+
+def not_understood(problems: Sequence[str], path: str) -> List[Finding]:
+    """What is wrong with a configuration; one that others could have written is to be looked through before it is root's again."""
+    mends = own.mends(path)
+    run = f"look through {path}, then {mends}" if mends else f"edit {path}, then `slotward config check`"
     return [
-        Finding(
-            "configuration",
-            "fail",
-            f"{problem}; updates are refused",
-            f"edit {seen.config_path}, then `slotward config check`",
-            states.BAD_CONFIG,
-        )
+        Finding("configuration", "fail", f"{problem}; updates are refused", run, states.BAD_CONFIG)
         for problem in problems
     ]
 
@@ -97,7 +99,8 @@ def _policy(seen: Seen) -> List[Finding]:
             "policy",
             "warn",
             "updates are disabled on this host ([update] enabled = false): each is refused, a pending trial goes on",
-            f"set [update] enabled = true in {seen.config_path} to take updates again (role agent: agent_updates_enabled)",
+            f"set [update] enabled = true in {seen.config_path} to take updates again "
+            + states.variable(seen.answer["product"], "updates_enabled"),
             states.UPDATES_DISABLED,
         )
     ]
@@ -241,14 +244,26 @@ def gather_audit(product: products.Product) -> Audit:
     return Audit(cmd_audit.count(*report.chain), cmd_audit.damage(report), False, floor, told.keys)
 
 
-def run(args: argparse.Namespace) -> answers.Answer:
-    """Look, and tell."""
-    setup = own.asked(args)
+def _found(args: argparse.Namespace) -> List[Finding]:
+    """Every finding; of a product whose file cannot be used at all, what is wrong with that: nothing else is known then."""
+    try:
+        setup = own.asked(args)
+    except codes.BadConfig as error:
+        if os.geteuid() != 0:
+            raise
+        from slotward import product_files
+
+        return not_understood(error.problems, product_files.path_of(args.config, args.product))
     if os.geteuid() != 0:
         raise codes.refused(codes.NOT_ROOT, "doctor reads root's configuration and records: run it as root")
-    found = findings(_gather(setup))
+    return findings(_gather(setup))
+
+
+def run(args: argparse.Namespace) -> answers.Answer:
+    """Look, and tell."""
+    found = _found(args)
     bad = any(finding.state == "fail" for finding in found)
-    answer = answers.base(setup.product.name, "failed" if bad else "idle", codes.OK)
+    answer = answers.base(args.product, "failed" if bad else "idle", codes.OK)
     answer["checks"] = [finding._asdict() for finding in found]
     lines = []
     for finding in found:

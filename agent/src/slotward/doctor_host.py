@@ -102,18 +102,18 @@ def _disk(look: Look, setup: own.Setup) -> List[Found]:
         needed = preflight.RESERVE + look.size
         if place.free < needed:
             text = f"{place.path} has {progress.bytes_text(place.free)} free, and an update needs about {progress.bytes_text(needed)}"
-            found.append(_short(f"{text}; going back needs none", place.path))
+            found.append(_short(f"{text}; going back needs none", f"du -xh {place.mount or place.path} | sort -h"))
         elif place.inodes is not None and place.inodes < preflight.INODES:
             text = f"{place.path} has {place.inodes} free inodes, and an update needs {preflight.INODES}; going back needs none"
-            found.append(_short(text, place.path))
+            found.append(_short(text, f"du --inodes -x {place.mount or place.path} | sort -n"))
         if look.slots.device == look.staging.device:
             break
     room = f"{progress.bytes_text(slots.free)} free for slots, {progress.bytes_text(look.staging.free)} for downloads"
     return found or [Found("disk", "ok", room)]
 
 
-def _short(text: str, path: str) -> Found:
-    return Found("disk", "warn", text, f"du -xh {path} | sort -h | tail, and make room", states.NO_SPACE)
+def _short(text: str, look: str) -> Found:
+    return Found("disk", "warn", text, f"{look} | tail, and make room", states.NO_SPACE)
 
 
 def _run_space(look: Look) -> List[Found]:
@@ -127,9 +127,11 @@ def _divert(setup: own.Setup, owner: packages.Owner) -> str:
     path = setup.product.entrypoint
     if not owner.diverts:
         return f"remove the package {owner.package}, or exclude it from updates"
-    if setup.is_agent:
+    if (
+        setup.is_agent or host.entrypoint_kind(setup.product) == "ours"
+    ):  # setup diverts what it adopts, and nothing else
         return f"dpkg-divert --local --no-rename --divert {path}{packages.SUFFIX} --add {path}"
-    return "slotward setup --divert"
+    return "slotward setup --adopt --divert"
 
 
 def gather(setup: own.Setup, state: settle.State) -> Look:
@@ -146,7 +148,7 @@ def gather(setup: own.Setup, state: settle.State) -> Look:
         size=entry.size if entry is not None else 0,
         enabled=_enabled(product),
         owner=_owner(product) if state.in_use else None,
-        conflicts=product_files.conflicts(setup.config_path, setup) if setup.is_agent else (),
+        conflicts=product_files.conflicts(setup.agent[1], setup),
         busy=tuple(lock for path in LOCKS for lock in _holder(path)),
         reboot=_reboot(),
         risks=ways.at_risk(relied) if setup.config.mode == units_modes.ROOT else (),

@@ -9,6 +9,7 @@ Rules:
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from typing import Any, Dict, List
 
@@ -62,8 +63,7 @@ def _leftovers(product: products.Product, state: settle.State) -> List[Found]:
 
 def _evidence(product: products.Product, answer: Answer) -> List[Found]:
     kept, odd = evidence_file.kept(product)
-    run = f"look at it, then rm -r {evidence_file.place_of(product)}"
-    found = [Found("evidence", "warn", f"not readable: {one}", run, states.EVIDENCE_ODD) for one in odd]
+    found = [_odd(one) for one in odd]
     last = answer["last"]
     if not answer["evidence"] or last is None or odd:
         return found
@@ -72,6 +72,11 @@ def _evidence(product: products.Product, answer: Answer) -> List[Found]:
         return [Found("evidence", "ok", text)]
     text = f"of {last['to']}, which failed last, nothing is kept"
     return [Found("evidence", "warn", text, "slotward evidence --gather", states.EVIDENCE_MISSING)]
+
+
+def _odd(text: str) -> Found:
+    path = shlex.quote(text.partition(": ")[0])  # of one file where it is one: what is well beside it stays
+    return Found("evidence", "warn", f"not readable: {text}", f"ls -la {path}, then rm -r {path}", states.EVIDENCE_ODD)
 
 
 def _lock(product: products.Product, answer: Answer) -> List[Found]:

@@ -20,6 +20,10 @@ Found = states.Finding
 Shown = Mapping[str, str]
 
 SETUP = "slotward setup"
+TAKE_OUT = (
+    f"`systemctl cat {build_info.UNIT}` shows which drop-in has User=: take it out, then systemctl daemon-reload && "
+    f"systemctl restart {build_info.UNIT}"
+)
 REFUSED_TO_START = "5"
 PART = {
     units_modes.ROOT: "its commands run as transient units of root's",
@@ -50,11 +54,18 @@ class Look(NamedTuple):
     helper_runs: str
     """What the helper's link names and does not start, as a sentence; "" when all is well."""
     units: Mapping[str, Shown]
+    written: str = ""
+    """The account in the units that setup wrote."""
 
 
 def told(setup: own.Setup, state: settle.State) -> List[Found]:
     """What there is to say of this host for the agent, or for another product."""
-    return findings(gather(setup, state)) if setup.is_agent else doctor_sandbox.of_product(setup.product)
+    if not setup.is_agent:
+        return doctor_sandbox.of_product(setup.product)
+    if setup.problems and own.mends(setup.config_path):  # none of it counts, so nobody knows what mode was meant
+        text = f"the mode of this host is not known: {setup.config_path} could be somebody else's word than root's"
+        return [Found("mode", "warn", text, f"mend {setup.config_path} first", states.BAD_CONFIG)]
+    return findings(gather(setup, state))
 
 
 def findings(look: Look) -> List[Found]:
@@ -78,7 +89,8 @@ def _mode(look: Look) -> List[Found]:
         text = (
             f"{look.mode} mode: {build_info.UNIT} is to run as {look.user}, and systemd has User={in_force or 'root'}"
         )
-        return [Found(name, "fail", text, SETUP, states.MODE)]
+        ours = look.written == (wanted or "root")  # so somebody else's drop-in says it, which setup leaves alone
+        return [Found(name, "fail", text, TAKE_OUT if ours else SETUP, states.MODE)]
     uid = look.account.uid if look.account is not None else None
     if look.runs_as is not None and uid is not None and look.runs_as != uid:
         text = f"{build_info.UNIT} still runs as uid {look.runs_as}, and {look.mode} mode has it run as {look.user}"
@@ -180,6 +192,7 @@ def gather(setup: own.Setup, state: settle.State) -> Look:
         refusal=refusal,
         helper_runs=text if behind else "",
         units=shown,
+        written=mode_setup.account_written(),
     )
 
 

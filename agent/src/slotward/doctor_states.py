@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from slotward import build_info
+
 
 class Finding(NamedTuple):
     """One check's result; `run` is the command that mends it, `entry` the state's name: both "" when all is well."""
@@ -19,6 +21,12 @@ class Finding(NamedTuple):
     message: str
     run: str = ""
     entry: str = ""
+
+
+def variable(product: str, name: str) -> str:
+    """The role's variable that sets a key, as a hint; the agent and other products have a role each."""
+    role = "agent" if product == build_info.NAME else "product"
+    return f"(role {role}: {role}_{name})"
 
 
 BAD_CONFIG = "bad-config"

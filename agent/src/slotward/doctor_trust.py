@@ -2,7 +2,7 @@
 """Doctor's checks of whom this host trusts, of what expires soon, and of a release that was withdrawn.
 
 Rules:
-- `fail` only where updates are refused for it: nobody is trusted, or the keys have expired. The daemon runs on (N12).
+- `fail` only where what was there is lost: whom this host trusted, or keys that have expired. The daemon runs on (N12).
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def older(answer: Answer, floor: int, keys: int, config_path: str) -> List[Found
     found: List[Found] = []
     if answer["floor"] < floor:
         text = f"the release floor is {answer['floor']}, and the audit log tells of {floor}: an older record was put in its place"
-        run = f"slotward audit, then set [update] release_sequence = {floor} in {config_path} (role agent: agent_release_sequence)"
+        role = states.variable(answer["product"], "release_sequence")
+        run = f"slotward audit, then set [update] release_sequence = {floor} in {config_path} {role}"
         found.append(Found("records", "fail", text, run, states.RECORD_OLDER))
     if answer["trust"]["sequence"] < keys:
         used = f"key set {answer['trust']['sequence']} is" if answer["trust"]["sequence"] else "no key set is"
@@ -58,12 +59,15 @@ def _pins(answer: Answer, config_path: str) -> List[Found]:
     if pins:
         whose = "of the configuration" if trust["source"] == "configuration" else f"of key set {trust['sequence']}"
         return [Found("release keys", "ok", f"{pins} {whose} count, {threshold} must have signed")]
+    if answer["config_problems"]:
+        text = "no release keys are known: the configuration, which pins them, is not understood in full"
+        return [Found("release keys", "warn", text, f"mend {config_path} first", states.BAD_CONFIG)]
     return [
         Found(
             "release keys",
             "warn",
             "no release keys are pinned: every update is refused",
-            f"set [update] release_pins and release_threshold in {config_path} (role agent: agent_release_pins)",
+            f"set [update] release_pins and release_threshold in {config_path} {states.variable(answer['product'], 'release_pins')}",
             states.NO_RELEASE_KEYS,
         )
     ]

@@ -3,8 +3,8 @@
 
 Rules:
 - After a confirmation nothing goes back by itself: a release that begins to crash then is told here, with the way out of it.
-- A trial is left to the guard, which counts its crashes itself; the restarts of one that went back are not the good release's, whose
-  process had started by when that end was written down.
+- A trial, and an end of it that is not finished, is left to the guard, which counts its crashes itself; the restarts of one that went
+  back are not the good release's, whose process had started by when that end was written down.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def findings(answer: Answer, up: Optional[float]) -> List[Found]:
     """What an answer of `update` says about the unit, whose main process has been up for so long."""
     unit = answer["unit"]
     name, active = unit["name"], unit["active"]
-    if answer["trial"] is None and _loops(unit, up) and not _of_the_trial(answer, up):
+    if answer["pending"] == "none" and _loops(unit, up) and not _of_the_trial(answer, up):
         text = f"{name} keeps exiting: restarted {unit['restarts']} times by itself, now {active}"
         text += f"; {answer['version']} is confirmed, so nothing goes back by itself"
         return [Found("unit", "fail", text, _out(answer), states.UNIT_LOOPS)]

@@ -106,6 +106,11 @@ def _before() -> Tuple[str, str]:
     return (units_modes.ROOT if written else ""), "root"
 
 
+def account_written() -> str:
+    """The account that the units here were written for."""
+    return _before()[1]
+
+
 def _known_uids(*names: str) -> Tuple[int, ...]:
     found = [accounts.find(name) for name in names]
     return tuple(account.uid for account in found if account is not None)

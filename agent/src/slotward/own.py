@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 from slotcore import config as configs
 from slotcore import config_table, toml
@@ -76,6 +77,21 @@ def unsafe(path: str) -> Tuple[str, ...]:
     """What `read_config` says of a file that somebody else than root could have written; nothing of any other."""
     problem = _problem(path, os.stat(path)) if os.path.exists(path) else ""
     return configs.unreadable(path, "it " + problem)[1] if problem else ()
+
+
+def mends(path: str) -> str:
+    """The command that makes a file root's alone which somebody else could have written, or the ways to it; "" where it is."""
+    from slotward import ways  # only who is asked what is wrong with a host needs it
+
+    commands: List[str] = []
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        commands += [f"chown root {path}"] * (found.st_uid not in (0, os.geteuid()))
+        commands += [f"chmod go-w {path}"] * bool(found.st_mode & 0o022)
+        on_the_way = {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}
+        at_risk = [risk for risk in ways.at_risk(sorted(on_the_way)) if not risk.public]
+        commands += [risk.run for risk in at_risk if host.way_problem(risk.path)]
+    return " && ".join(commands)
 
 
 def demand_readable(path: str) -> None:

@@ -40,6 +40,8 @@ class Filesystem(NamedTuple):
     """Free inodes; None where the filesystem makes them as needed."""
     read_only: bool
     noexec: bool
+    mount: str = ""
+    """Where the filesystem begins, as far as its directories show."""
 
 
 class Probe(NamedTuple):
@@ -96,7 +98,14 @@ def look_at(path: str, mountinfo: str) -> Filesystem:
         inodes=found.f_favail if found.f_files else None,
         read_only=bool(found.f_flag & os.ST_RDONLY),
         noexec=bool(found.f_flag & os.ST_NOEXEC),
+        mount=_mount_of(place),
     )
+
+
+def _mount_of(place: str) -> str:
+    while not os.path.ismount(place):
+        place = os.path.dirname(place)
+    return place
 
 
 def look(slots_dir: str, data_dir: str, user: str = "") -> Facts:
@@ -206,7 +215,7 @@ def _judge_space(needs: Sequence[Tuple[Filesystem, int]]) -> Optional[codes.Refu
         by_device.setdefault(place.device, []).append((place, count))
     for parts in by_device.values():
         place = parts[0][0]
-        paths = " and ".join(part.path for part, _count in parts)
+        paths = " and ".join(dict.fromkeys(part.path for part, _count in parts))
         needed = sum(count for _part, count in parts) + RESERVE
         if place.free < needed:
             text = "%s needs %s free and has %s: free %s more"
