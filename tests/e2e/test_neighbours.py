@@ -209,7 +209,7 @@ def test_another_updater_in_a_trial(node: nodes.Node, v110: releases.Release, wa
     if way != "through the link":  # then going back has mended it: the slot that was written to is not what starts
         found = unwell(node, f"{S}/a")
         run = next(said["run"] for entry, said in found.items() if entry.startswith("entrypoint-"))
-        assert run == "slotward setup --adopt", found
+        assert run == ("slotward" if way == "over the link" else f"{S}/current") + " setup --adopt", found
         assert node.command([f"{S}/a", *run.split()[1:]]).exit == 0
         node.sh(f"systemctl reset-failed {nodes.UNIT}; systemctl restart {nodes.UNIT}")
     node.waits(lambda: node.running() != "", 30, "a version runs")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from support import node as nodes
-from support import releases
+from support import releases, toys
 
 pytestmark = pytest.mark.hosts
 
@@ -68,8 +68,8 @@ CASES = (
 
 
 def entries(node: nodes.Node) -> dict[str, str]:
-    """The states that doctor names, with what to run; asked of the slot's own program, for the entrypoint may be gone."""
-    answer = node.command([f"{S}/a", "doctor"])
+    """The states that doctor names, with what to run; asked of the slot's own bytes: entrypoint and mode may be gone."""
+    answer = node.command(["/usr/bin/python3", "-I", f"{S}/a", "doctor"])
     return {check["entry"]: check["run"] for check in answer.json["checks"] if check["state"] != "ok"}
 
 
@@ -109,3 +109,55 @@ def test_a_failed_release_is_named_with_its_evidence(node: nodes.Node, v110: rel
     assert "evidence-missing" not in entries(node)
     node.sh(entries(node)["failed-version"])
     assert "failed-version" not in entries(node)
+
+
+def of_product(toy: toys.Toy) -> dict[str, tuple[str, str]]:
+    """The states that doctor names of a product, each with its state and what to run."""
+    checks = toy.slotward("doctor").json["checks"]
+    return {check["entry"]: (check["state"], check["run"]) for check in checks if check["state"] != "ok"}
+
+
+def test_another_product_is_looked_at_by_its_own_unit_and_file(node: nodes.Node, shop: releases.Workshop) -> None:
+    """After an upgrade it is well; what is wrong is said of it and not of the agent, with commands that name it and mend it."""
+    with toys.running(node, shop.release("1.0.0", 1)) as toy:
+        begun = toy.begin(toy.release("1.1.0", 2))
+        assert toy.slotward("confirm", "--id", begun.json["trial"]["id"], "--wait", "15").json["state"] == "confirmed"
+        node.sh(f"mkdir -p -m 0700 {toy.slots}/staging")
+        assert toy.slotward("doctor").exit == 0, toy.slotward("doctor")
+        drop_in = f"/etc/systemd/system/{toy.unit}.d/99-hard.conf"
+        node.host.write(drop_in, "[Service]\nInaccessiblePaths=/opt\n")
+        node.sh("systemctl daemon-reload")
+        assert of_product(toy)["sandbox"][0] == "fail"
+        node.sh(f"rm {drop_in}; systemctl daemon-reload")
+        node.sh(f"rm {toy.slots}/current")
+        assert of_product(toy)["nothing-starts"][1].startswith(
+            "slotward update --product toy --repair; or slotward setup"
+        )
+        node.sh("slotward update --product toy --repair")
+        node.sh(f"chown nobody {toy.slots}/a; chmod 666 {toy.slots}/b")
+        found = of_product(toy)
+        assert (found["slot-damaged"][0], found["other-slot-damaged"][0]) == ("fail", "warn")
+        node.sh(f"{found['slot-damaged'][1]}; {found['other-slot-damaged'][1]}")
+        node.sh(f"chmod 666 {toy.file}")
+        ((entry, (state, run)),) = of_product(toy).items()
+        assert (entry, state) == ("bad-config", "fail")
+        node.sh(run.rpartition(", then ")[2])
+        twin = toy.file.replace("toy.toml", "twin.toml")
+        node.sh(f"cp -p {toy.file} {twin}")
+        assert of_product(toy)["product-conflict"][0] == "fail"
+        node.sh(f"rm {twin}")
+        assert toy.slotward("doctor").exit == 0, toy.slotward("doctor")
+
+
+def test_a_lock_of_another_program_is_named_with_its_process(node: nodes.Node) -> None:
+    """Whatever one of ours wrote there before it ended; by the kernel, without `fuser`."""
+    node.slotward("settle")
+    node.sh(f"systemd-run -q --collect --unit=e2e-lock flock {S}/lock sleep 600; sleep 1")
+    try:
+        (check,) = [one for one in node.command([f"{S}/a", "doctor"]).json["checks"] if one["entry"] == "lock-held"]
+        assert "none of our commands" in check["message"]
+        pid = check["run"].split(";")[0].removeprefix("ps -fp ")
+        assert node.sh(f"cat /proc/{pid}/comm") in ("flock", "sleep")
+    finally:
+        node.sh("systemctl stop e2e-lock", check=False)
+    assert "lock-held" not in entries(node)
