@@ -141,7 +141,9 @@ last:
   type: dict
   sample: {"id": "9f8a6c1e22d04b57", "from": "1.0.0", "to": "1.1.0", "state": "confirmed", "code": "ok", "why": "", "at": 1795000000}
 lock:
-  description: Who works on the product right now, C(pid), C(age_s), C(what), or null.
+  description:
+    - Who works on the product right now, C(pid), C(age_s), C(what), or null.
+    - Another program that holds the lock is told as the kernel knows it, with C(pid) V(0) where that does not.
   returned: always
   type: dict
   sample: null

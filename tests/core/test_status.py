@@ -265,6 +265,8 @@ def test_S18_who_holds_the_lock_is_named_with_its_age() -> None:
     busy = IDLE._replace(lock=status.Lock(4711, 12, "upgrade to 1.1.0"))
     assert answer(state(), IN_TIME, busy)["lock"] == {"pid": 4711, "age_s": 12, "what": "upgrade to 1.1.0"}
     assert lines(state(), busy)[-1] == "busy: upgrade to 1.1.0, process 4711, for 12 s"
+    nobodys = IDLE._replace(lock=status.Lock(0, 0, "an unknown change"))
+    assert lines(state(), nobodys)[-1] == "busy: an unknown change"
 
 
 def test_I8_what_is_broken_is_named_and_the_rest_is_still_shown() -> None:

@@ -67,7 +67,7 @@ def _number(text: str) -> int:
 
 
 class Lock(NamedTuple):
-    """Who holds the lock and for how long (seconds)."""
+    """Who holds the lock and for how long (seconds); process 0 where nobody knows."""
 
     pid: int
     age_s: int
@@ -236,10 +236,9 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
         )
     elif answer["pending"] != "none":
         shown.append(f"pending: {answer['pending']}, finished by the next start or command")
-    if answer["lock"] is not None:
-        shown.append(
-            f"busy: {answer['lock']['what']}, process {answer['lock']['pid']}, for {answer['lock']['age_s']} s"
-        )
+    held = answer["lock"]
+    if held is not None:
+        shown.append(f"busy: {held['what']}" + f", process {held['pid']}, for {held['age_s']} s" * bool(held["pid"]))
     if answer["broken"] is not None:
         shown.append(broken_line(answer["broken"]) + "; updates are refused")
     shown.extend(standing.lines(answer))
