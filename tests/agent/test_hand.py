@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent import places
 from slotcore import codes, holds, records, windows
 from slotcore import product as products
-from slotward import answers, cli_parse, cmd_apply, cmd_hold, doctor_hand, executor, hand, hooks, own
+from slotward import answers, cli_parse, cmd_apply, cmd_hold, doctor_hand, executor, hand, hooks, own, telling
 
 NOTHING = records.Update()
 UTC = dt.timezone.utc
@@ -331,3 +332,12 @@ def test_the_agents_own_apply_takes_no_flag_of_a_products(flag: str, tmp_path: p
     answer = cmd_apply.run(args)
     assert (answer.exit, answer.json["changed"]) == (answers.USAGE, False)
     assert "--product" in answer.lines[0]
+
+
+@pytest.mark.parametrize(("name", "more"), [("slotward", ""), ("toy", "--product toy ")])
+def test_whoever_waits_for_a_trial_is_told_a_command_that_is_about_it(name: str, more: str) -> None:
+    """The hint comes before the answer, in which commands name their product by themselves."""
+    pending = places.TRIAL._replace(length_s=40)
+    assert telling.hint(name, pending) == (
+        f"{name} 1.1.0 is on trial for 40 s; confirm it with `slotward confirm {more}--id {places.TRIAL_ID} --wait 60`, or it goes back"
+    )

@@ -23,11 +23,12 @@ Other = Callable[[], Optional[answers.Answer]]
 
 
 def hint(name: str, pending: trial.Trial) -> str:
-    """What whoever began a trial must know."""
-    return (
-        f"{name} {pending.to_version} is on trial for {pending.length_s} s; "
-        f"confirm it with `slotward confirm --id {pending.trial_id} --wait 60`, or it goes back"
-    )
+    """What whoever began a trial must know; it is told while the command waits, before its answer."""
+    from slotward import advice
+
+    text = f"{name} {pending.to_version} is on trial for {pending.length_s} s; "
+    text += f"confirm it with `slotward confirm --id {pending.trial_id} --wait 60`, or it goes back"
+    return advice.named(text, name)
 
 
 def begun(product: products.Product, pending: trial.Trial, state: settle.State, changed: bool = True) -> answers.Answer:
