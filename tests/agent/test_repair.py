@@ -34,6 +34,13 @@ def installed(place: Place, sequence: int = 7) -> None:
     audit_file.append(str(place.slots), raised)
 
 
+def floor_at(place: Place, sequence: int) -> None:
+    """Have the record of the floor, and its copy, say so."""
+    update = records.render_update(records.Update(floor=sequence))
+    place.write(recording.UPDATE, update)
+    place.write(recording.UPDATE + recording.COPY, recording.sealed(update))
+
+
 def run(place: Place, floor: Optional[int] = None) -> answers.Answer:
     """Repair once, and again: the second time changes nothing (I9)."""
     answer = cmd_repair.run(place.product, floor)
@@ -122,9 +129,7 @@ def test_I6_junk_in_the_other_slot_gets_no_record_and_is_never_opened_as_what_it
 
 def test_P5_a_damaged_slot_is_left_when_that_is_asked_for(place: Place) -> None:
     """The other slot holds what the floor stands at: both links move, the unit is restarted, the log says so; again, nothing."""
-    update = records.render_update(records.Update(floor=NEW.sequence))
-    place.write(recording.UPDATE, update)
-    place.write(recording.UPDATE + recording.COPY, recording.sealed(update))
+    floor_at(place, NEW.sequence)
     (place.slots / "a").write_bytes(b"ab")
     answer = cmd_repair.run(place.product, None, moves=True)
     assert (answer.exit, answer.json["left"], answer.json["floor"]) == (0, [], NEW.sequence), answer
@@ -139,10 +144,12 @@ def test_P5_a_slot_that_was_cut_short_loses_its_record_and_what_starts_is_named(
     (place.slots / "a").write_bytes(b"ab")
     (place.slots / "b").write_bytes(b"de")
     answer = run(place)
-    assert (answer.exit, place.state().slots) == (0, {})
-    assert answer.json["left"] == [
-        "slot a is what starts, and nothing says that its bytes were ever verified: FILE setup --from FILE --manifest MANIFEST"
-    ]
+    assert (answer.exit, answer.json["code"], place.state().slots) == (5, "record-broken", {})
+    said = "slot a is what starts, and nothing says that its bytes were ever verified"
+    assert answer.json["left"] == [f"{said}: slotward --product probe setup --from FILE --manifest MANIFEST"]
+    assert answer.json["message"] == answer.json["left"][0]
+    agent = place.product._replace(name="slotward")
+    assert cmd_repair.run(agent, None).json["left"][0].endswith(": FILE setup --from FILE --manifest MANIFEST")
 
 
 def test_I6_records_of_another_host_are_believed_only_as_far_as_their_digests_fit(place: Place) -> None:
@@ -212,13 +219,50 @@ def test_a_lost_good_is_made_again_by_what_a_claim_names(place: Place) -> None:
 
 
 def test_a_lost_good_that_nothing_proves_is_left_and_the_command_is_named(place: Place) -> None:
-    """Exit 5: still broken; the operator decides, by the command that is shown."""
+    """Exit 5: still broken; the operator decides, by the command that is shown. None is shown for what is below the floor."""
     (place.slots / "good").unlink()
+    assert "not below the floor, 7: slotward --product probe setup" in run(place).json["left"][0]
+    floor_at(place, OLD.sequence)
     answer = run(place)
     assert (answer.exit, answer.json["code"], answer.json["changed"]) == (5, "record-broken", False)
-    assert answer.json["left"][0].endswith(f"ln -sfn a {place.slots}/good")
+    assert answer.json["left"][0].split("; ")[1].endswith(f"ln -sfn a {place.slots}/good")
     place.link("good", "a")
     assert run(place).exit == answers.DONE
+
+
+def test_A3_both_links_are_made_again_by_what_records_floor_and_log_prove(place: Place) -> None:
+    """Slot b was confirmed last: it is taken, and slot a, below the floor, is not named."""
+    floor_at(place, NEW.sequence)
+    for event, entry in ((audit.INSTALLED, OLD), (audit.ACCEPTED, NEW), (audit.CONFIRMED, NEW)):
+        about = audit.Event(event, "probe", 9, to_version=entry.version, sequence=entry.sequence, sha256=entry.sha256)
+        audit_file.append(str(place.slots), about)
+    for name in ("good", "current"):
+        (place.slots / name).unlink()
+    answer = run(place)
+    assert (answer.exit, answer.json["left"]) == (0, [])
+    assert (place.state().current, place.state().good) == ("b", "b")
+    assert answer.lines == [f"repaired: {place.slots}/good names b", f"repaired: {place.slots}/current names b"]
+
+
+@pytest.mark.parametrize("slot", ["a", "b"])
+@pytest.mark.parametrize("mode", [0o644, 0o777, 0o000])
+def test_A5_the_mode_of_a_slot_whose_bytes_are_proven_is_mended(slot: str, mode: int, place: Place) -> None:
+    """What starts, and the other one; the log says so, and no unit is restarted for it."""
+    (place.slots / slot).chmod(mode)
+    answer = run(place)
+    assert (answer.exit, answer.json["left"], place.state().slots) == (0, [], {"a": OLD, "b": NEW})
+    assert (place.slots / slot).stat().st_mode & 0o7777 == 0o755
+    assert answer.json["repaired"][0].startswith(f"slot {slot} is root's and executable again")
+    assert place.noted()[-1].why == answer.json["repaired"][0]
+    assert "restart" not in place.calls()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away")
+def test_A5_a_slot_that_somebody_else_owns_is_roots_again(place: Place) -> None:
+    """Its owner could have changed it: the bytes are proven anew once they no longer can."""
+    os.chown(place.slots / "a", 65534, 65534)
+    assert run(place).exit == answers.DONE
+    assert (place.slots / "a").stat().st_uid == 0
 
 
 def test_lost_links_and_lost_records_are_mended_one_after_the_other(place: Place) -> None:

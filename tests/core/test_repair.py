@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from core.crash import values
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slotcore import audit, audit_chain, ops, proving, recording, records, repair, settle, trial, trust_record
+from slotcore import product as products
 
 LOST_UPDATE = settle.Damage("update.json", "it is missing", False)
 LOST_SLOTS = settle.Damage("slots.json", "it is torn", True)
@@ -376,7 +377,73 @@ def test_with_both_links_lost_nothing_is_guessed() -> None:
     """The command names a slot, and the operator decides."""
     found = repaired(facts(broken(current=None, good=None, in_use=False)))
     assert not found.changes
-    assert found.left[0].endswith("if that was slot a: ln -sfn a /slots/good")
+    assert found.left[0].endswith(
+        "; if that was slot a (1.0.0, sequence 1): ln -sfn a /slots/good; if that was slot b (1.1.0, sequence 2): ln -sfn b /slots/good"
+    )
+
+
+SECOND = LAST._replace(from_version="1.0.0", to_version="1.1.0")
+
+
+@pytest.mark.parametrize(
+    ("good", "changes", "slot"),
+    [
+        pytest.param("1.1.0", {}, "b", id="log, record, floor and the last trial agree"),
+        pytest.param("1.1.0", {"last": None}, "b", id="it was installed: no trial has ended"),
+        pytest.param("1.0.0", {}, None, id="below the floor"),
+        pytest.param("1.1.0", {"floor": 1}, None, id="above the floor, so nobody confirmed it"),
+        pytest.param("1.1.0", {"last": LAST}, None, id="the last trial ended on another release"),
+        pytest.param("1.1.0", {"last": SECOND._replace(state="rolled-back")}, None, id="the last trial went back from it"),
+        pytest.param("", {}, None, id="no log"),
+    ],
+)  # fmt: skip
+def test_A3_with_both_links_lost_what_everything_proves_is_taken(
+    good: str, changes: Dict[str, Any], slot: Optional[str]
+) -> None:
+    """Both links are made; where one of them says otherwise, the operator decides."""
+    update = records.Update(floor=2, last=SECOND)._replace(**changes)
+    lost = facts(broken(current=None, good=None, in_use=False, update=update))
+    found = repaired(lost._replace(audit=log()._replace(good=digest(good) if good else "")))
+    assert (found.good, found.current) == (slot, slot)
+    assert bool(found.left) is (slot is None)
+    if slot is not None:
+        assert found.done == ("/slots/good names b", "/slots/current names b")
+
+
+def test_A3_with_both_links_lost_one_step_back_is_proven_by_the_log() -> None:
+    """Where the floor is that of the release before, what was confirmed last may stand above it."""
+    product = PRODUCT._replace(floor=products.PREVIOUS)
+    lost = facts(broken(current=None, good=None, in_use=False, update=records.Update(floor=1, last=SECOND)))
+    found = repair.decide(product, lost._replace(audit=log()._replace(good=digest("1.1.0"))))
+    assert isinstance(found, repair.Repair)
+    assert (found.good, found.current) == ("b", "b")
+
+
+@pytest.mark.parametrize(
+    ("floor", "base", "named"), [(1, 0, ["a", "b"]), (2, 0, ["b"]), (0, 2, ["b"]), (3, 0, []), (1, 9, [])]
+)
+def test_A3_no_slot_below_the_floor_is_named_for_an_operator(floor: int, base: int, named: List[str]) -> None:
+    """Neither below the recorded nor below the configured one; with none left, the release is installed anew."""
+    lost = facts(broken(current=None, good=None, in_use=False, update=records.Update(floor=floor)))
+    found = repair.decide(PRODUCT._replace(base_floor=base), lost)
+    assert isinstance(found, repair.Repair)
+    assert [slot for slot in "ab" if f"ln -sfn {slot} /slots/good" in found.left[0]] == named
+    assert ("FILE setup --from FILE" in found.left[0]) is not bool(named)
+    assert (f"not below the floor, {max(floor, base)}" in found.left[0]) is not bool(named)
+
+
+@pytest.mark.parametrize("slot", ["a", "b"])
+def test_A5_the_file_of_a_slot_whose_bytes_are_proven_is_made_as_it_was(slot: str) -> None:
+    """Only the mode differs: that is mended; where the bytes do too, the record goes and nothing is made to start."""
+    sound = facts(broken())
+    odd = {one: held._replace(kept=one != slot) for one, held in sound.held.items()}
+    found = repaired(sound._replace(held=odd))
+    version = {"a": "1.0.0", "b": "1.1.0"}[slot]
+    assert (found.kept, found.changes, found.slots, found.left) == ((slot,), True, None, ())
+    assert found.done == (f"slot {slot} is root's and executable again: it holds {version}, by its digest",)
+    assert repair.plan_repair(PRODUCT, sound.state, found, 9, ()) == (ops.Sync(f"/slots/{slot}"),)
+    other = {**odd, slot: proving.Held("f" * 64, 9, kept=False)}
+    assert repaired(sound._replace(held=other)).kept == ()
 
 
 def test_a_directory_that_was_never_in_use_has_nothing_to_repair() -> None:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from slotcore import audit as audits
-from slotcore import codes, proving, recording, records, repair, settle, status, trial, trust_record
+from slotcore import codes, proving, recording, records, relinking, repair, settle, status, trial, trust_record
 from slotcore import product as products
-from slotward import answers, audit, broken, effects, host, lock, looking, manager, slots
+from slotward import answers, audit, broken, build_info, effects, host, lock, looking, manager, slots
 
 ROUNDS = 3
 """Links that are made again let more of the records be looked at, so a repair is decided anew until nothing is left."""
@@ -104,6 +104,8 @@ def _apply(product: products.Product, state: settle.State, found: repair.Repair)
     standing = [damage.name for damage in state.damaged if os.path.lexists(product.path(damage.name))]
     plan = repair.plan_repair(product, state, found, int(time.time()), standing)
     try:
+        for slot in found.kept:
+            slots.keep(product, slot)
         effects.executor_for(product, {}).apply(plan, "repair")
     except OSError as error:
         raise effects.as_retryable(error, f"repair the records of {product.name}") from error
@@ -153,12 +155,25 @@ def run(product: products.Product, floor: Optional[int], moves: bool = False) ->
     return _answer(product, state, done, list(found.left))
 
 
-def _answer(product: products.Product, state: settle.State, done: List[str], left: List[str]) -> answers.Answer:
+def _for_product(product: products.Product, text: str) -> str:
+    """The sentence with commands that can be typed; only the agent's own file sets itself up."""
+    text = text.replace("update --repair --slots", f"`{looking.REPAIR} --slots`")
+    if product.name == build_info.NAME:
+        return text
+    return text.replace(relinking.REINSTALL, f"slotward --product {product.name} setup --from FILE --manifest MANIFEST")
+
+
+def _answer(product: products.Product, state: settle.State, done: List[str], found: Sequence[str]) -> answers.Answer:
+    """What was mended and what is left: while something is, that is no success."""
+    left = [_for_product(product, each) for each in found]
     answer: Dict[str, Any] = answers.base(product.name, "idle", changed=bool(done))
     answer.update(repaired=done, left=left, floor=status.floor_of(product, state))
     lines = [f"repaired: {each}" for each in done] + [f"left: {each}" for each in left]
-    if state.broken is None:
+    if state.broken is None and not left:
         return answers.Answer(answers.DONE, answer, lines or ["nothing to repair: records, slots and links are sound"])
+    if state.broken is None:
+        answer.update(code=codes.RECORD_BROKEN, message=left[0])
+        return answers.Answer(answers.BROKEN, answer, lines)
     answer.update(state="refused", code=codes.RECORD_BROKEN, message=f"{state.broken[0]}: {state.broken[1]}")
     lines.append(f"still broken: {answer['message']}; updates are refused")
     return answers.Answer(answers.BROKEN, answer, lines)

@@ -15,7 +15,7 @@ from typing import NamedTuple, Optional
 
 from slotcore import codes, proving, records
 from slotcore import product as products
-from slotward import host
+from slotward import host, staging
 
 MODE = 0o755
 NOT_EXECUTABLE = "is not executable"
@@ -89,11 +89,24 @@ def held(product: products.Product, slot: str) -> Optional[proving.Held]:
         except codes.BrokenRecord:
             return None
         return proving.Held(record.sha256, record.size)
-    from slotward import staging
-
     try:
         descriptor = staging.open_staged(product.slots_dir, slot)
     except (OSError, codes.Refused):
         return None
     with open(descriptor, "rb") as file:
-        return proving.Held(host.sha256_of(file), os.fstat(descriptor).st_size)
+        found = os.fstat(descriptor)
+        return proving.Held(host.sha256_of(file), found.st_size, _is_kept(found))
+
+
+def _is_kept(found: os.stat_result) -> bool:
+    return stat.S_IMODE(found.st_mode) == staging.PUBLIC and found.st_uid in (0, os.geteuid())
+
+
+def keep(product: products.Product, slot: str) -> None:
+    """Make a slot's file root's (or whose process this is) and 0755 again; its bytes stay as they are."""
+    descriptor = staging.open_staged(product.slots_dir, slot)
+    try:
+        os.fchown(descriptor, os.geteuid(), os.getegid())
+        os.fchmod(descriptor, staging.PUBLIC)
+    finally:
+        os.close(descriptor)

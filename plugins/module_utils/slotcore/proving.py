@@ -23,6 +23,8 @@ class Held(NamedTuple):
 
     sha256: str
     size: int
+    kept: bool = True
+    """Whether the file is root's own, with the mode that a slot has: what it holds may be right, and start all the same not."""
 
 
 class Source(NamedTuple):

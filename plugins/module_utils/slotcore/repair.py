@@ -5,6 +5,7 @@ Rules:
 - The floor is never set below what anything readable says that it was. Where nothing proves it, an operator must say
   it, and not less than that.
 - A link is made only where it is proven whose it is; nothing else is guessed, and what is left is said.
+- A slot whose bytes are proven gets the mode and the owner back that it was made with.
 - A sound record stays as it is: a second repair has nothing to do (I9).
 """
 
@@ -12,12 +13,9 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from . import ops, proving, recording, records, trust_record
+from . import ops, proving, recording, records, relinking, trust_record
 from . import product as products
 from . import settle as settles
-from . import trial as trials
-
-REINSTALL = "FILE setup --from FILE --manifest MANIFEST"
 
 
 class Unproven(NamedTuple):
@@ -37,13 +35,16 @@ class Repair(NamedTuple):
     update: Optional[records.Update] = None
     good: Optional[str] = None
     current: Optional[str] = None
+    kept: Tuple[str, ...] = ()
+    """Slots whose file is made root's and 0755 again."""
     done: Tuple[str, ...] = ()
     left: Tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:
         """Whether anything is written at all."""
-        return any(each is not None for each in (self.slots, self.trust, self.update, self.good, self.current))
+        written = (self.slots, self.trust, self.update, self.good, self.current)
+        return bool(self.kept) or any(each is not None for each in written)
 
 
 def _unproven(known: proving.Known, floor: Optional[int], sound: Optional[int]) -> Unproven:
@@ -82,41 +83,6 @@ def _update(
     )
 
 
-def _good(
-    product: products.Product, facts: proving.Facts, slots: Mapping[str, records.SlotRecord], update: records.Update
-) -> Optional[str]:
-    """Which slot is proven to have been confirmed last, where the link does not say it."""
-    state = facts.state
-    for data, went_on in ((state.confirm, True), (state.revert, False), (state.trial, False)):
-        trial = trials.parse_revert(data)[0] if data is not None else None
-        if trial is not None:
-            slot, sha256 = (trial.to_slot, trial.to_sha256) if went_on else (trial.from_slot, trial.from_sha256)
-            return slot if slot in facts.held and facts.held[slot].sha256 == sha256 else None
-    entry, last = slots.get(state.current or ""), update.last
-    if entry is None or state.back is not None or state.log:
-        return None
-    if product.floor == products.CURRENT and entry.sequence > update.floor:
-        return None
-    if entry.sha256 == facts.audit.good:
-        return state.current
-    confirmed = "" if last is None else last.to_version if last.state == "confirmed" else last.from_version
-    return state.current if confirmed == entry.version else None
-
-
-def _way_out(
-    state: settles.State, slots: Mapping[str, records.SlotRecord], update: records.Update, starts: str
-) -> Optional[str]:
-    """The other slot, where what starts is damaged and that one holds the very release that the floor stands at.
-
-    The floor only ever rises to what was confirmed, so nothing that was not becomes good (I5), and nothing goes below it (I3).
-    """
-    other = products.other_slot(starts)
-    entry, before = slots.get(other), state.slots.get(starts)
-    if entry is None or entry.sequence != update.floor or update.failure_of(entry.version) is not None:
-        return None
-    return None if before is not None and before.epoch != entry.epoch else other
-
-
 def _links(
     product: products.Product,
     facts: proving.Facts,
@@ -126,18 +92,14 @@ def _links(
 ) -> Repair:
     """The links that can be proven, and what cannot; `moves`: an operator asked to leave a slot that is damaged."""
     state, left = facts.state, []
-    good = None if state.good is not None else _good(product, facts, slots, update)
+    good = None if state.good is not None else relinking.good(product, facts, slots, update)
     home = state.good or good
     if home is None and (state.in_use or slots):
-        where = product.path("good")
-        left.append(
-            f"{where} names no slot and nothing proves which release was confirmed last; if that was slot "
-            f"{state.current or 'a'}: ln -sfn {state.current or 'a'} {where}"
-        )
+        left.append(relinking.say_good(product, state, slots, update))
     current = home if state.current is None and home in slots else None
     starts = state.current or current
     if starts is not None and starts not in slots:
-        other = _way_out(state, slots, update, starts)
+        other = relinking.way_out(state, slots, update, starts)
         if other is not None and moves:
             text = f"slot {starts} is damaged: current and good name {other}, which holds {slots[other].version} and proves itself"
             return Repair(good=other, current=other, done=(text,))
@@ -145,7 +107,9 @@ def _links(
             left.append(
                 f"slot {other} holds {slots[other].version}, which proves itself: update --repair --slots goes to it"
             )
-        left.append(f"slot {starts} is what starts, and nothing says that its bytes were ever verified: {REINSTALL}")
+        left.append(
+            f"slot {starts} is what starts, and nothing says that its bytes were ever verified: {relinking.REINSTALL}"
+        )
     if state.current is None and home is not None and current is None:
         left.append(f"slot {home} holds bytes that nothing proves, so {product.path('current')} is not made to name it")
     done = [f"{product.path(name)} names {slot}" for name, slot in (("good", good), ("current", current)) if slot]
@@ -178,6 +142,15 @@ def _about_slots(state: settles.State, slots: Mapping[str, records.SlotRecord]) 
     return said
 
 
+def _unkept(facts: proving.Facts, slots: Mapping[str, records.SlotRecord]) -> Dict[str, str]:
+    """The slots whose bytes are proven and whose file is not as it was made, and what is said of each."""
+    return {
+        slot: f"slot {slot} is root's and executable again: it holds {entry.version}, by its digest"
+        for slot, entry in slots.items()
+        if not facts.held[slot].kept
+    }
+
+
 def decide(
     product: products.Product, facts: proving.Facts, floor: Optional[int] = None, moves: bool = False
 ) -> Union[Repair, Unproven]:
@@ -188,7 +161,8 @@ def decide(
         return update
     found = _links(product, facts, slots, update or state.update, moves)
     trust, lost = _trust(facts, proving.known_floors(product, facts, slots))
-    done: List[str] = []
+    unkept = _unkept(facts, slots)
+    done: List[str] = list(unkept.values())
     changed = proving.is_damaged(state, recording.SLOTS) or slots != dict(state.slots)
     if changed:
         done += _about_slots(state, slots)
@@ -200,6 +174,7 @@ def decide(
         slots=slots if changed else None,
         trust=trust,
         update=update,
+        kept=tuple(unkept),
         done=(*done, *found.done),
         left=(*found.left, *([lost] if lost else [])),
     )
@@ -208,7 +183,7 @@ def decide(
 def plan_repair(
     product: products.Product, state: settles.State, found: Repair, at: int, there: Sequence[str]
 ) -> ops.Plan:
-    """Write it: slots, trust, floor, then the links. Until the last step something is broken, and updates are refused.
+    """Write it, after the modes were made right: slots, trust, floor, then the links. Until the last step something is broken, and updates are refused.
 
     `there` are the names of damaged records that still stand in their place: they are set aside.
     """
@@ -217,7 +192,7 @@ def plan_repair(
         recording.TRUST: None if found.trust is None else trust_record.render(found.trust),
         recording.UPDATE: None if found.update is None else records.render_update(found.update),
     }
-    plan: ops.Plan = ()
+    plan: ops.Plan = tuple(ops.Sync(product.path(slot)) for slot in found.kept)
     for name, data in texts.items():
         if data is not None:
             moved = recording.set_aside(product, name, name, at, state.aside) if name in there else ()
