@@ -12,7 +12,7 @@ import pytest
 from agent.places import NEW, OLD, RECORD, TRIAL_ID, Place, fill
 
 from slotcore import audit, codes, ops, recording, records, repair
-from slotward import answers, audit_file, cli, cmd_repair, effects, host, manager
+from slotward import answers, audit_file, cli, cmd_repair, cmd_settle, effects, host, manager
 
 COPIES = (recording.SLOTS + recording.COPY, recording.UPDATE + recording.COPY)
 FILES = (recording.SLOTS, recording.UPDATE)
@@ -242,6 +242,26 @@ def test_A3_both_links_are_made_again_by_what_records_floor_and_log_prove(place:
     assert (answer.exit, answer.json["left"]) == (0, [])
     assert (place.state().current, place.state().good) == ("b", "b")
     assert answer.lines == [f"repaired: {place.slots}/good names b", f"repaired: {place.slots}/current names b"]
+
+
+@pytest.mark.parametrize("name", ["current", "good"])
+def test_A6_a_link_that_names_no_slot_is_no_lost_trial(
+    name: str, place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A look and a settling leave it as it is and fail nothing: updates are refused, and a repair says what it mended."""
+    floor_at(place, OLD.sequence)
+    about = audit.Event(audit.INSTALLED, "probe", 9, to_version=OLD.version, sequence=OLD.sequence, sha256=OLD.sha256)
+    audit_file.append(str(place.slots), about)
+    place.link(name, "zzz")
+    for look in (lambda: called(place, capfd), lambda: cmd_settle.settle(place.product)):
+        look()
+        state = place.state()
+        assert (os.readlink(place.slots / name), state.update.failed, state.update.last) == ("zzz", (), None)
+        assert state.broken is not None
+        assert state.broken[0] == f"{place.slots}/{name}"
+    answer = run(place)
+    assert (answer.exit, answer.json["repaired"]) == (0, [f"{place.slots}/{name} names a"])
+    assert (place.state().current, place.state().good, place.state().broken) == ("a", "a", None)
 
 
 @pytest.mark.parametrize("slot", ["a", "b"])

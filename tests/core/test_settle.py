@@ -47,14 +47,14 @@ ROWS: List[Row] = [
         "is not good",
         Action.GO_BACK,
         codes.LOST_RECORD,
-        ((state("b", "a"), IN_TIME), (state(None, "a"), IN_TIME), (state("b", "a", entrypoint="missing"), REBOOTED)),
+        ((state("b", "a"), IN_TIME), (state("b", "a", entrypoint="missing"), REBOOTED)),
     ),
     Row(
         "none",
-        "any, and `good` names no slot",
+        "any, and `current` or `good` names no slot",
         Action.NONE,
         codes.OK,
-        ((state("b", None), IN_TIME), (state(None, None), REBOOTED)),
+        ((state("b", None), IN_TIME), (state(None, "a"), IN_TIME), (state(None, None), REBOOTED)),
     ),
     Row(
         "`trial`",

@@ -242,8 +242,11 @@ def _trust(
 
 
 def _with_good(product: products.Product, state: settle.State) -> settle.State:
-    """The state without a `good` that leads nowhere; in use, not to know what is good is broken."""
+    """The state without a `good` that leads nowhere; in use, not to know what starts (a trial goes back) or is good is broken."""
     good, why = state.good, ""
+    if state.in_use and state.current is None and (state.trial, state.confirm, state.revert) == (None, None, None):
+        said = (product.path("current"), "it names no slot, so nothing starts from it")
+        state = state._replace(broken=state.broken or said)
     if state.in_use and good is None:
         why = "it names no slot, so nobody knows which release was confirmed last"
     elif good not in (None, state.current) and not os.path.exists(product.path("good")):

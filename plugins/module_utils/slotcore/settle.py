@@ -148,8 +148,8 @@ def is_impossible(trial: trials.Trial, clock: Clock) -> bool:
 
 
 def _without_record(state: State) -> Settlement:
-    if state.current == state.good or state.good is None:
-        return Settlement(Action.NONE, codes.OK)  # without `good` nobody knows where to go back to: a broken record
+    if state.current == state.good or None in (state.current, state.good):
+        return Settlement(Action.NONE, codes.OK)  # a link that names no slot is a broken link, not a trial's: repair
     if state.entrypoint == "file":
         return Settlement(Action.ABANDONED, codes.NEVER_STARTED)  # a cut while adopting: the file is what starts
     return Settlement(Action.GO_BACK, codes.LOST_RECORD)
