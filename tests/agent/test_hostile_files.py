@@ -1001,6 +1001,7 @@ COVERED: Mapping[str, str] = {
     "audit_tail.open_plain": "audit",
     "binding._clear": "tests/agent/test_binding.py",
     "binding.listen": "tests/agent/test_binding.py",
+    "bringing._copy_of": "its own name, made exclusively, in a directory of root's alone (opening.CREATE)",
     "caller._read": PROC,
     "calling._connect": "call",
     "control.Control.stop": "tests/agent/test_control.py: its own socket, in its own directory",

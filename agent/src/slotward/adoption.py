@@ -18,6 +18,8 @@ from slotcore import codes, settle
 from slotcore import product as products
 from slotward import host, opening
 
+_OF_A_LINK = {"the entrypoint": "set [update] entrypoint"}
+
 
 def adoptable(path: str) -> Optional[codes.Refusal]:
     """Whether the plain file at the entrypoint may be taken into a slot by root."""
@@ -53,8 +55,8 @@ def is_due(product: products.Product, state: settle.State, consent: bool) -> boo
     )
 
 
-def open_adoptable(path: str) -> int:
-    """A descriptor of the file at the entrypoint, if nobody but root (or whoever runs this) could have written it."""
+def open_adoptable(path: str, what: str = "the entrypoint") -> int:
+    """A descriptor of the file at the entrypoint, or of one that is brought, if nobody but root (or whoever runs this) could have written it."""
     directory, name = os.path.split(os.path.abspath(path))
     try:
         above = os.open(directory, opening.DIRECTORY)
@@ -63,18 +65,16 @@ def open_adoptable(path: str) -> int:
         finally:
             os.close(above)
     except FileNotFoundError as error:
-        raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, "there is nothing at the entrypoint %s" % path) from error
+        raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, "there is nothing at %s %s" % (what, path)) from error
     except OSError as error:
         if error.errno == errno.ELOOP:
-            text = "the entrypoint %s is a link to %s: set [update] entrypoint" % (path, os.readlink(path))
+            text = "%s %s is a link to %s: %s" % (what, path, os.readlink(path), _OF_A_LINK.get(what, "give that one"))
             raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, text) from error
-        raise codes.refused(
-            codes.ENTRYPOINT_UNSAFE, "cannot open the entrypoint %s: %s" % (path, error.strerror)
-        ) from error
+        raise codes.refused(codes.ENTRYPOINT_UNSAFE, "cannot open %s %s: %s" % (what, path, error.strerror)) from error
     problem = _entrypoint_problem(os.fstat(descriptor)) or host.way_problem(directory)
     if problem:
         os.close(descriptor)
-        raise codes.refused(codes.ENTRYPOINT_UNSAFE, "the entrypoint %s %s" % (path, problem))
+        raise codes.refused(codes.ENTRYPOINT_UNSAFE, "%s %s %s" % (what, path, problem))
     return descriptor
 
 

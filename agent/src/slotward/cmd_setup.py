@@ -15,12 +15,13 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from slotcore import audit as audits
-from slotcore import clocks, codes, ops, plans, settle, signatures, standing, status, trust
+from slotcore import clocks, codes, ops, plans, settle, signatures, standing, trust
 from slotcore import manifest as manifests
 from slotcore import product as products
 from slotward import (
     answers,
     audit,
+    bringing,
     build_info,
     gate,
     host,
@@ -76,7 +77,7 @@ def verified(setup: own.Setup, seen: manager.Look, manifest_path: str, version: 
 
 def _what_to_install(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Tuple[str, Optional[str]]:
     """What setup does about the program: `install`, `adopt`, `relink`, `later` or `nothing`; and from which file."""
-    sound = state.in_use and not host.damage(setup.product, state)
+    sound = bringing.is_sound(setup.product, state)
     if state.entrypoint == "ours" and sound:
         return "nothing", None
     if state.entrypoint == "elsewhere":
@@ -109,8 +110,9 @@ def _directories(setup: own.Setup) -> List[Tuple[str, int]]:
 
 
 def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str], args: argparse.Namespace) -> None:
+    """Do it, or, to check, judge the program and raise what setup would refuse it for."""
     product = setup.product
-    if what == "relink":
+    if what == "relink" and not args.check:
         relink(product)
     if path is None:
         return
@@ -121,12 +123,9 @@ def _install(setup: own.Setup, seen: manager.Look, what: str, path: Optional[str
             record = prepare.record_of(release, record.sha256, record.size)  # its program may not say
         if what == "install":
             gate.installing(setup, seen.state, record)
-        floor = status.floor_of(product, seen.state)
-        if what == "install" and record.sequence < floor:
-            raise codes.refused(
-                codes.BELOW_FLOOR,
-                f"release sequence {record.sequence} is older than {floor}, which this node ran or was installed at (rollback)",
-            )
+            bringing.demand_floor(product, seen.state, record)
+        if args.check:
+            return
         staging.make_parents(os.path.dirname(product.entrypoint))
         placing.adopt(product, seen, record, descriptor, audits.INSTALLED if what == "install" else audits.ADOPTED)
     finally:
@@ -257,8 +256,7 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before
     product = setup.product
     seen = manager.look(product)
     refuse_trial(seen)
-    if seen.state.broken is not None:
-        raise codes.BrokenRecord(*seen.state.broken)
+    bringing.demand(product, seen.state, args.source)
     what, path = _what_to_install(setup, seen.state, args)
     if what == "install" and standing.in_force(product, seen.state).pins and args.manifest is None:
         raise codes.refused(
@@ -276,7 +274,9 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before
     changes += [{"path": name, "what": "mode"} for name in at_risk]
     changes += [{"path": step.path, "what": step.what} for step in due.steps]
     left: List[str] = []
-    if not args.check:
+    if args.check:
+        _install(setup, seen, what, path, args)
+    else:
         mode_setup.note_change(setup, due)
         left = mode_steps.carry_out(setup, due.steps, modes.Phase.BEFORE)
         for name in at_risk:
@@ -290,4 +290,5 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str], before
             systemd.enable(units.timer_of(product.name))
         left += mode_steps.carry_out(setup, due.steps, modes.Phase.AFTER)
     unit_changed = any(change["path"].startswith(f"{units.UNIT_DIR}/{product.unit}") for change in changes)
-    return _answer(setup, changes, what, unit_changed or due.reload, left)
+    answer = _answer(setup, changes, what, unit_changed or due.reload, left)
+    return bringing.with_note(answer, seen.state, args.source, what)

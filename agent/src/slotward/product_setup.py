@@ -10,15 +10,17 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from slotcore import audit as audits
-from slotcore import codes, semver, settle, standing
+from slotcore import codes, records, semver, settle, standing
 from slotward import (
     answers,
     audit,
+    bringing,
     cmd_setup,
     host,
     immutable,
@@ -114,7 +116,8 @@ def named_by_unit(unit: str) -> List[str]:
 
 def _work(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Work:
     product = setup.product
-    sound = state.in_use and not host.damage(product, state)
+    bringing.demand(product, state, args.source)
+    sound = bringing.is_sound(product, state)
     if state.entrypoint == "ours" and sound:
         return Work("nothing")
     if state.entrypoint == "file" or (state.entrypoint == "elsewhere" and os.path.isfile(product.entrypoint)):
@@ -124,9 +127,7 @@ def _work(setup: own.Setup, state: settle.State, args: argparse.Namespace) -> Wo
         raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, text)
     if sound and args.source is None:
         return Work("relink")
-    if args.source is None:
-        text = f"there is no program at {product.entrypoint}: install it first, or give one with --from"
-        raise codes.refused(codes.ENTRYPOINT_ELSEWHERE, text)
+    bringing.demand_program(product, state, args.source)
     return Work("install", args.source)
 
 
@@ -143,7 +144,7 @@ def _adoption(setup: own.Setup, args: argparse.Namespace) -> Work:
     return Work("adopt", path, packages.agreed(path, args.divert))
 
 
-def _version(setup: own.Setup, args: argparse.Namespace, said: str) -> str:
+def _version(setup: own.Setup, args: argparse.Namespace, said: str, path: str) -> str:
     """The version that is recorded of the program: given, or said by itself."""
     if args.as_version is not None:
         if not semver.is_version(args.as_version):
@@ -153,9 +154,30 @@ def _version(setup: own.Setup, args: argparse.Namespace, said: str) -> str:
         words = " ".join(setup.product.smoke_argv) or "nothing, smoke_test is false"
         raise codes.refused(
             codes.SMOKE_TEST_FAILED,
-            f"{setup.product.entrypoint} does not say its version (asked with: {words}): give it with --version, or set [smoke] arguments",
+            f"{path} does not say its version (asked with: {words}): give it with --version, or set [smoke] arguments",
         )
     return said
+
+
+@contextlib.contextmanager
+def _judged(
+    setup: own.Setup, seen: manager.Look, work: Work, path: str, args: argparse.Namespace
+) -> Iterator[Tuple[int, records.SlotRecord]]:
+    """The program that is installed or adopted, and its record; raises the refusal."""
+    product, brings = setup.product, work.what == "install"
+    vouched = args.manifest is not None or args.as_version is not None
+    descriptor, record = bringing.open_file(product, path, vouched) if brings else prepare.open_program(product, path)
+    try:
+        if args.manifest is None or args.as_version is not None or not brings:
+            record = record._replace(version=_version(setup, args, record.version, path))
+        if args.manifest is not None:
+            release = cmd_setup.verified(setup, seen, args.manifest, record.version, record.sha256)
+            record = prepare.record_of(release, record.sha256, record.size)
+        if brings:
+            bringing.demand_floor(product, seen.state, record)
+        yield descriptor, record
+    finally:
+        os.close(descriptor)
 
 
 def _install(setup: own.Setup, seen: manager.Look, work: Work, args: argparse.Namespace) -> None:
@@ -168,19 +190,12 @@ def _install(setup: own.Setup, seen: manager.Look, work: Work, args: argparse.Na
     if work.what == "adopt" and _is_second_name(work.path):
         diverts = diverts or packages.is_diverted(work.path)  # of a run that was cut
         packages.forget_copy(work.path)
-    descriptor, record = prepare.open_program(product, work.path)
-    try:
-        record = record._replace(version=_version(setup, args, record.version))
-        if args.manifest is not None:
-            release = cmd_setup.verified(setup, seen, args.manifest, record.version, record.sha256)
-            record = prepare.record_of(release, record.sha256, record.size)
+    with _judged(setup, seen, work, work.path, args) as (descriptor, record):
         if diverts:
             packages.divert(work.path)
         staging.make_parents(os.path.dirname(product.entrypoint))
         event = audits.INSTALLED if work.what == "install" else audits.ADOPTED
         placing.adopt(product, seen, record, descriptor, event)
-    finally:
-        os.close(descriptor)
 
 
 def _is_second_name(path: str) -> bool:
@@ -211,8 +226,6 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
     product = setup.product
     seen = manager.look(product)
     unfinished.refuse(product, seen)
-    if seen.state.broken is not None:
-        raise codes.BrokenRecord(*seen.state.broken)
     work = _work(setup, seen.state, args)
     parted = parts.work(product, args.adopt, args.divert, work.what == "install")
     if work.what == "install" and standing.in_force(product, seen.state).pins and args.manifest is None:
@@ -227,6 +240,9 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
     timer_due = cmd_setup.timer_due(product.name)
     changes = _changes(setup, work, files, timer_due, missing) + [{"path": name, "what": "mode"} for name in at_risk]
     changes += parts.changes(product, parted)
+    if args.check and work.path is not None and not (work.what == "adopt" and _is_second_name(work.path)):
+        with _judged(setup, seen, work, work.path, args):
+            pass  # it is what setup would take, or is refused
     if not args.check:
         for name in at_risk:
             staging.take_over(name, cmd_setup.DIRECTORY_MODE)
@@ -237,7 +253,7 @@ def _once(setup: own.Setup, args: argparse.Namespace, missing: List[str]) -> ans
             systemd.daemon_reload()
         if timer_due:
             systemd.enable(units.timer_of(product.name))
-    return _answer(setup, changes, work)
+    return bringing.with_note(_answer(setup, changes, work), seen.state, args.source, work.what)
 
 
 def _answer(setup: own.Setup, changes: List[Dict[str, str]], work: Work) -> answers.Answer:

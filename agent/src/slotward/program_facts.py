@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 import os
-from typing import Optional
+from typing import Optional, Tuple
 
 from slotcore import codes, smoke
 from slotcore import product as products
@@ -21,13 +21,17 @@ WHILE_CHECKING = ("NoNewPrivileges=yes", "PrivateTmp=yes", "ProtectHome=read-onl
 
 def version_of(product: products.Product, path: str) -> Optional[str]:
     """The version that a program says it is; None when it says none, or is not asked."""
-    if not product.smoke_argv:
-        return None
+    return asked(product, path)[0] if product.smoke_argv else None
+
+
+def asked(product: products.Product, path: str) -> Tuple[Optional[str], str]:
+    """The version that a program says it is, when it is run with the words of the smoke test; else what it did instead."""
     properties = (*effects.UNDER_SMOKE, *effects.unit_user(product))
     answer = systemd.run_transient(
         [path, *product.smoke_argv], properties, effects.SMOKE_TIMEOUT_S, f"version-{product.name}"
     )
-    return smoke.version_in(answer.output) if answer.code == 0 else None
+    version = smoke.version_in(answer.output) if answer.code == 0 else None
+    return version, f"ended with status {answer.code}: {answer.output.strip()[-300:] or 'no output'}"
 
 
 def demand_config(product: products.Product, path: str, version: str) -> None:
