@@ -88,6 +88,24 @@ def test_a_quiet_host_reads_as_idle() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "base", "known", "said"),
+    [
+        ("update.json", 0, True, "version 1.0.0, release floor not known, 1 release pin (threshold 1)"),
+        ("update.json", 5, False, "version 1.0.0, release floor not known, at least 5, release pins not known"),
+        ("trust.json", 0, False, "version 1.0.0, release floor 1, release pins not known"),
+        ("slots.json", 0, True, "version 1.0.0, release floor 1, 1 release pin (threshold 1)"),
+    ],
+)
+def test_C31_what_a_broken_record_would_say_is_not_known(name: str, base: int, known: bool, said: str) -> None:
+    """I3: no floor and no pins are read off a record that nobody can read, and nothing is shown as zero."""
+    found = state()._replace(broken=(f"/slots/{name}", "it is torn"), trust_known=known)
+    if name == "update.json":
+        found = found._replace(update=records.Update())
+    shown = status.as_json(PRODUCT._replace(base_floor=base), found, IN_TIME, IDLE)
+    assert status.lines(shown, "/bin/probe")[0] == said
+
+
+@pytest.mark.parametrize(
     ("unit", "said"),
     [
         (status.Unit("active", "running", 77), None),

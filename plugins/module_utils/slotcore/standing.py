@@ -69,8 +69,21 @@ def kept(aside: Sequence[str]) -> List[Dict[str, Any]]:
     return [{"level": "warning", "what": "set-aside", "text": text % name, "days": 0} for name in aside]
 
 
+def floor_and_pins(answer: Dict[str, Any]) -> str:
+    """What the line of the version says of floor and pins; a broken record says nothing of either, which is not zero (I3)."""
+    lost = answer["broken"]["file"].rpartition("/")[2] if answer["broken"] is not None else ""
+    floor = f"release floor {answer['floor']}"
+    if lost == "update.json":
+        floor = "release floor not known" + (f", at least {answer['floor']}" if answer["floor"] else "")
+    pins = answer["pins"]
+    if answer["trust"]["source"] == "unknown":
+        return f"{floor}, release pins not known"
+    counted = f"{pins} release pin{'' if pins == 1 else 's'} (threshold {answer['threshold']})"
+    return f"{floor}, {counted}{of_key_set(answer)}"
+
+
 def of_key_set(answer: Dict[str, Any]) -> str:
-    """What the line of version and floor says more about the pins that it counts."""
+    """What that line says more about the pins that it counts."""
     trust = answer["trust"]
     if trust["source"] == products.DIGEST:
         return "; releases are taken by their digest, and there is no floor"

@@ -214,11 +214,8 @@ def _helper_line(helper: Mapping[str, Any], current: Optional[str]) -> str:
 
 def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
     """The lines of `update` for people, from its JSON answer."""
-    pins = answer["pins"]
-    counted = f"{pins} release pin{'' if pins == 1 else 's'} (threshold {answer['threshold']})"
-    counted += standing.of_key_set(answer)
     shown = [
-        f"version {answer['version']}, release floor {answer['floor']}, {counted}",
+        f"version {answer['version']}, {standing.floor_and_pins(answer)}",
         _slots_line(answer, entrypoint),
     ]
     unit = answer["unit"]
