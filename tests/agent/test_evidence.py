@@ -330,7 +330,7 @@ def test_what_cannot_be_asked_for_stops_nothing(
     Asked(monkeypatch, fails=True)
     pathlib.Path(product.path("trial.revert")).write_bytes(RECORD + b"REASON=crash-loop\n")
     assert manager.settle_now(product)[1] == "finish-revert"
-    assert "`slotward evidence --gather` does it now" in capsys.readouterr().err
+    assert "`slotward evidence --product probe --gather` does it now" in capsys.readouterr().err
 
 
 def test_what_is_being_gathered_is_asked_for_once(

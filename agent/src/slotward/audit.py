@@ -133,7 +133,7 @@ def _note(product: products.Product, event: audits.Event, once: bool = False, an
     if failure is not None:
         if audits.EVENTS[event.event].first:
             raise failure
-        warn(f"the audit log lacks {event.event} {event.to_version}: {failure}")
+        warn(advice.named(f"the audit log lacks {event.event} {event.to_version}: {failure}", product.name))
         if anyhow:
             _tell_journal(product, event, None)
     for line in lines:

@@ -20,6 +20,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from slotcore import codes, evidence, ops, records, trial
 from slotcore import product as products
 from slotward import (
+    advice,
     audit,
     build_info,
     effects,
@@ -78,7 +79,8 @@ def begin(product: products.Product, ended: ops.Gather) -> None:
     except (codes.Refused, codes.Retryable, OSError) as error:
         if _gathers(unit):
             return  # whoever was cut here has asked for it
-        audit.warn(f"no evidence of {last.to_version} was gathered: {error}; `slotward evidence --gather` does it now")
+        run = advice.named("slotward evidence --gather", product.name)
+        audit.warn(f"no evidence of {last.to_version} was gathered: {error}; `{run}` does it now")
 
 
 def _gathers(unit: str) -> bool:

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, List, Sequence
 
 from slotcore import codes
-from slotward import answers, audit, build_info, trial_ids
+from slotward import advice, answers, audit, build_info, trial_ids
 
 if TYPE_CHECKING:
     import argparse
@@ -35,9 +35,8 @@ def run(args: argparse.Namespace, words: List[str]) -> answers.Answer:
     try:
         code = systemd.run_attached([build_info.program_path(), *words, "--here"], unit=name, properties=by)
     except KeyboardInterrupt:
-        print(
-            f"interrupted; the upgrade goes on in {name}: `slotward cancel` ends it before the switch", file=sys.stderr
-        )
+        run = advice.named("slotward cancel", args.product)
+        print(f"interrupted; the upgrade goes on in {name}: `{run}` ends it before the switch", file=sys.stderr)
         raise SystemExit(answers.FAILED) from None
     if code == answers.FAILED and systemd.is_active(name):  # another one's: systemd-run could not make ours
         raise codes.Retryable(codes.IN_PROGRESS, f"an upgrade with the id {args.id} is already in progress")

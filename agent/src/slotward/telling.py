@@ -14,7 +14,7 @@ from typing import Callable, Optional
 
 from slotcore import codes, records, settle, status, trial
 from slotcore import product as products
-from slotward import answers, clearable, host
+from slotward import advice, answers, clearable, host
 
 POLL_S = 0.5
 AFTER_DEADLINE_S = 60
@@ -24,8 +24,6 @@ Other = Callable[[], Optional[answers.Answer]]
 
 def hint(name: str, pending: trial.Trial) -> str:
     """What whoever began a trial must know; it is told while the command waits, before its answer."""
-    from slotward import advice
-
     text = f"{name} {pending.to_version} is on trial for {pending.length_s} s; "
     text += f"confirm it with `slotward confirm --id {pending.trial_id} --wait 60`, or it goes back"
     return advice.named(text, name)
