@@ -13,6 +13,8 @@ author:
   - The Slotward maintainers (@slotward)
 description:
   - Ends a pending trial now, without waiting for its deadline, and starts the version that was confirmed last.
+  - Refused with V(digest-mismatch) in RV(code) where the slot to go back to does not hold what was verified there. Confirm the release
+    on trial when it is well, or see RV(reason) for the command that goes back all the same, on the host.
   - The version that was taken back counts as failed on this host until an operator allows it again with the command in RV(retry).
   - With O(to), goes back after a confirmation, to a release that the host still keeps and that is not below its floor, by an ordinary
     trial that is seen through and confirmed from here. The product is put on hold first, so that nothing moves it forward again

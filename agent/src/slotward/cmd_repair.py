@@ -17,7 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 from slotcore import audit as audits
 from slotcore import codes, proving, recording, records, relinking, repair, settle, status, trial, trust_record
 from slotcore import product as products
-from slotward import answers, audit, broken, build_info, effects, host, lock, looking, manager, slots
+from slotward import answers, audit, broken, build_info, effects, homeward, host, lock, looking, manager, slots
 
 ROUNDS = 3
 """Links that are made again let more of the records be looked at, so a repair is decided anew until nothing is left."""
@@ -88,13 +88,16 @@ def gather(product: products.Product, state: settle.State) -> proving.Facts:
     )
 
 
-def _refuse_trial(seen: manager.Look) -> None:
+def _refuse_trial(product: products.Product, seen: manager.Look) -> None:
     pending = seen.settlement.on_trial
     if pending is not None:
+        damage = homeward.problem(product, seen.state, pending)
+        run = f"end it first (`slotward rollback --id {pending.trial_id}`)"
+        left = settle.left_s(pending, seen.clock)
         raise codes.Retryable(
             codes.TRIAL_PENDING,
-            f"trial {pending.trial_id} of {pending.to_version} is pending, {settle.left_s(pending, seen.clock)} s left: "
-            f"end it first (`slotward rollback --id {pending.trial_id}`)",
+            f"trial {pending.trial_id} of {pending.to_version} is pending, {left} s left: "
+            f"{homeward.instead(pending, damage) if damage else run}",
         )
 
 
@@ -121,7 +124,7 @@ def _locked(
         seen, settled = manager.settle_now(product)
         if settled not in ("nothing", "tidy"):
             done.append(f"settled: {settled}")
-        _refuse_trial(seen)
+        _refuse_trial(product, seen)
         found = repair.decide(product, gather(product, seen.state), floor, moves)
         if isinstance(found, repair.Unproven) or not found.changes:
             break

@@ -39,6 +39,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
         from slotward import unprivileged
 
         return unprivileged.run(args, f"{args.command} changes root's records: run it as root")
+    if args.command == "rollback" and args.to and args.force:
+        return answers.usage(args.product, "--force goes without --to")
     if args.command == "rollback" and args.to:
         from slotward import cmd_back
 
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace) -> answers.Answer:
         return confirm(product, args.id, args.source, args.wait)
     if args.pending:
         return _about_any(product, lambda found: rollback(product, found, args.why, codes.GAVE_UP))
-    return rollback(product, args.id, args.why)
+    return rollback(product, args.id, args.why, force=args.force)
 
 
 def _about_any(product: products.Product, act: Callable[[str], answers.Answer]) -> answers.Answer:
@@ -252,16 +254,24 @@ def _confirm_locked(product: products.Product, seen: manager.Look, source: str, 
 
 
 def rollback(
-    product: products.Product, trial_id: Optional[str], why: str, code: str = codes.OPERATOR
+    product: products.Product, trial_id: Optional[str], why: str, code: str = codes.OPERATOR, force: bool = False
 ) -> answers.Answer:
-    """Take the release on trial back now, at an operator's word or, as `code` says, at its own."""
+    """Take the release on trial back now, at an operator's word (to a sound slot, or by `force`) or, as `code` says, at its own."""
+    from slotward import homeward
+
     with lock.held(product, "rollback", BUSY_S):
         seen = manager.settle_now(product)[0]
         done = _own_trial(product, seen, trial_id, "" if trial_id else AFTER)
         if done is not None:
             return done
+        pending = seen.settlement.on_trial
+        if pending is not None and code == codes.OPERATOR and not force:
+            homeward.demand(product, seen.state, pending)
         manager.go_back(product, seen, why, code)
-        last = manager.look(product).state.update.last
+        after = manager.look(product).state
+        last = after.update.last
+    if pending is not None and (last is None or after.broken is not None):
+        return homeward.unwritten(product, after, pending, unit_runs(product, 5.0))
     if last is None:
         raise codes.BrokenRecord(product.path("update.json"), "the failure that was just written is not in it")
     return ended(product, last, changed=True)._replace(exit=answers.DONE)

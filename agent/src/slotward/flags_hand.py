@@ -51,6 +51,11 @@ def rollback_to(parser: argparse.ArgumentParser) -> None:
         metavar="VERSION",
         help="go back, on trial, to this release or to the `previous` one, which is kept on this host; a hold is set first",
     )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="without --to: end the trial also where the slot to go back to does not hold what was verified",
+    )
     going(parser)
 
 

@@ -87,6 +87,16 @@ def test_rollback_hands_on_the_reason_and_returns_the_way_to_retry(agent: Any, r
     assert result["diff"]["after"] == "slotward 1.0.0\n"
 
 
+def test_rollback_shows_that_there_is_nothing_sound_to_go_back_to(agent: Any, run_module: Any, say: Any) -> None:
+    """The refusal and its sentence; nothing has changed."""
+    said = "going back would lead to nothing sound: slot a is not executable"
+    refused = say.answer("refused", "digest-mismatch", message=said)
+    agent.says(rollback=[[3, refused]])
+    result = run_module("rollback", executable=agent.path)
+    assert (result["failed"], result["changed"], result["code"]) == (True, False, "digest-mismatch")
+    assert said in result["reason"]
+
+
 def test_rollback_in_check_mode_only_looks(agent: Any, run_module: Any, say: Any) -> None:
     """With a trial it would change; without one, or with another, it would not."""
     agent.says(update=[[0, pending(say)], [0, pending(say)], [0, say.answer("idle", trial=None, last=None)]])
