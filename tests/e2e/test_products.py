@@ -152,3 +152,45 @@ def test_in_a_trial_nothing_is_set_up_or_removed(toy: toys.Toy) -> None:
         answer = toy.slotward(*command)
         assert (answer.exit, answer.code) == (4, "trial-pending"), answer
     assert toy.slotward("rollback", "--id", trial).json["state"] == "rolled-back"
+
+
+@pytest.mark.host
+def test_what_recovery_advises_for_a_product_works(toy: toys.Toy) -> None:
+    """Both links gone, a lost mode, a damaged slot and a file as it was downloaded, a trial with nothing sound behind it."""
+    toy.describe()
+    assert toy.slotward("setup", "--adopt").exit == 0
+    release = toy.release("1.1.0", 2)
+    toy.upgraded(release)
+    slots = f"/opt/slotward/{toy.name}"
+    home = toy.node.sh(f"readlink {slots}/good")
+
+    toy.node.sh(f"rm {slots}/good {slots}/current")
+    mended = toy.slotward("update", "--repair")
+    assert (mended.exit, mended.json["left"]) == (0, []), mended
+    assert toy.node.sh(f"readlink {slots}/good {slots}/current") == f"{home}\n{home}"
+
+    toy.node.sh(f"chmod 644 {slots}/{home}")
+    refused = toy.slotward("setup")
+    assert (refused.exit, "is not executable" in refused.json["message"]) == (3, True), refused
+    assert toy.slotward("update", "--repair").exit == 0
+    toy.node.sh(f"systemctl restart {toy.unit}")
+    assert toy.node.unit(toy.unit).active == "active"
+
+    _target, artifact = toy.target(release)
+    manifest = toy.node.put(release / "manifest.json")
+    toy.node.sh(f"install -m 644 {artifact} /root/downloaded && : > {slots}/{home}")
+    for name, how in (("1.0.0", ()), ("1.1.0", ("--manifest", manifest))):
+        for check in (("--check",), ()):
+            found = toy.slotward("setup", "--from", "/root/downloaded", *how, *check)
+            assert found.exit == (3 if name == "1.0.0" else 0), found
+    toy.node.sh(f"rm /root/downloaded; systemctl restart {toy.unit}")
+    assert toy.update()["version"] == "1.1.0"
+
+    toy.on_trial(toy.release("1.2.0", 3))
+    good = toy.node.sh(f"readlink {slots}/good")
+    toy.node.sh(f"cp -p {slots}/{good} /root/kept && : > {slots}/{good}")
+    refused = toy.slotward("rollback")
+    assert (refused.exit, refused.code) == (3, "digest-mismatch"), refused
+    assert f"slotward rollback --product {toy.name} --force" in refused.json["message"]
+    toy.node.sh(f"cat /root/kept > {slots}/{good}; rm /root/kept")
+    assert toy.slotward("rollback").json["state"] == "rolled-back"
