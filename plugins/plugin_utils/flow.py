@@ -3,10 +3,11 @@
 
 Rules:
 
-* Only `confirmed` ends well. A trial that is pending, a busy host and a lost connection are asked again until the time is over.
+* Only `confirmed` ends well. A trial that is pending, a busy host and one that gives no answer are asked again until the time is over.
+* Of the agent's own release it is the release on trial that is asked: one that crashes at once gives no answer until the host is back.
 * The time is what the trial has left and a little for the host to go back; nobody waits for ever.
 * That no trial is known is believed at the third time after a lost answer: what began on the host may not have got to its lock yet.
-* What a lost connection leaves is said as it is: not confirmed, and what the host does by itself.
+* What silence leaves is said as it is: not confirmed, and what the host does by itself.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ WELL = (CONFIRMED, "current", "ahead")
 HELD = "held"
 STAGED = "staged"
 BACK = ("rolled-back", "rollback-failed")
+MUTE = (codes.BAD_ANSWER, codes.NOT_INSTALLED)
+"""What is said in the stead of a program that gave no answer of its own, or could not be started."""
 
 GRACE_S = 15.0
 DEFAULT_S = 120.0
+MARGIN_S = 8.0
+LAST_MARGIN_S = 30.0
 PAUSE_S = 1.0
 LONGEST_PAUSE_S = 3.0
 BELIEVE_NO_TRIAL = 3
@@ -133,7 +138,7 @@ def failure(product: str, state: str, code: str, message: str, **known: Any) -> 
 def lost(target: Dict[str, Any], trial_id: str, why: str) -> Result:
     """A result in the host's stead, when nothing came back."""
     known = {"to": target["version"], "sequence": target["sequence"], "trial_id": trial_id}
-    return failure(target["product"], UNKNOWN, codes.NOT_CONFIRMED, "the connection was lost: %s" % why, **known)
+    return failure(target["product"], UNKNOWN, codes.NOT_CONFIRMED, "no answer came back: %s" % why, **known)
 
 
 def is_lost(result: Result) -> bool:
@@ -222,6 +227,11 @@ class Watch:
         last = self._ends if self._deadline is None else min(self._ends, self._deadline)
         return max(0, int(last - now))
 
+    def bound_s(self, now: float) -> float:
+        """How long to wait for that answer: of one that hangs until the deadline, the host is asked again when it is back."""
+        wait_s = self.wait_s(now)
+        return wait_s + (MARGIN_S if wait_s else LAST_MARGIN_S)
+
     def judge(self, answer: Result, now: float) -> Step:
         """What to do after this answer."""
         if answer.get("state") == CONFIRMED:
@@ -274,13 +284,13 @@ def _unheard(begun: Result, answer: Result, waited_s: float) -> Result:
     """Nothing was heard after the switch, or not even of the switch."""
     known = begun.get("deadline_s")
     if is_lost(begun):
-        text = "not confirmed: the host was not heard of for %d s, so whether %s is on trial is not known" % (
+        text = "not confirmed: the host gave no answer for %d s, so whether %s is on trial is not known" % (
             waited_s,
             begun["to"] or "a release",
         )
         state, left = UNKNOWN, None
     else:
-        text = "not confirmed: %s is on trial and the host was not heard of for %d s" % (begun["to"], waited_s)
+        text = "not confirmed: %s is on trial and the host gave no answer for %d s" % (begun["to"], waited_s)
         state, left = TRIAL, max(0, int(known - waited_s)) if known is not None else None
     text += (
         "; it goes back by itself unless somebody confirms trial %s in time, and the next run tells how it ended (%s)"

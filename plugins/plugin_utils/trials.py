@@ -5,6 +5,7 @@ Rules:
 
 * What happened is read from the host after connecting anew, never from whether a call came back (field case S8).
 * The trial's id is chosen here, so that a lost answer does not lose the trial.
+* What is installed may be the release on trial: one that gives no answer is as silent as a lost connection, and is asked again.
 * Where the controller is no source of confirmation (probes alone decide) it watches, and confirms nothing.
 """
 
@@ -19,7 +20,6 @@ from ansible_collections.slotward.fleet.plugins.plugin_utils import flow, remote
 
 CONTROLLER = "controller"
 SWAP_BOUND_S = 120.0
-ASK_MARGIN_S = 30.0
 ASK_BOUND_S = 60.0
 
 
@@ -55,7 +55,8 @@ class TrialAction(remote.RemoteAction):
         while True:
             self.reconnect()
             try:
-                answer = self._ask_on(begun, watch.wait_s(time.monotonic()))
+                now = time.monotonic()
+                answer = self._ask_on(begun, watch.wait_s(now), watch.bound_s(now))
             except remote.Lost as error:
                 answer = flow.lost(target, begun["trial_id"], str(error))
             step = watch.judge(answer, time.monotonic())
@@ -63,11 +64,11 @@ class TrialAction(remote.RemoteAction):
                 return flow.merged(begun, answer, time.monotonic() - since)
             time.sleep(step.pause_s)
 
-    def _ask_on(self, begun: Dict[str, Any], wait_s: int) -> Dict[str, Any]:
-        """One more word about the trial: confirm it, or where that is not for the controller, look."""
+    def _ask_on(self, begun: Dict[str, Any], wait_s: int, bound_s: float) -> Dict[str, Any]:
+        """One more word about the trial: confirm it, or where that is not for the controller, look; raises Lost."""
         if self._confirms:
             words = ["confirm", "--id", begun["trial_id"], "--wait", str(wait_s)]
-            answer = flow.asked(self._params, self.agent(self._params, words, bound_s=wait_s + ASK_MARGIN_S))
+            answer = flow.asked(self._params, self._heard(words, bound_s))
             self._confirms = answer["code"] != codes.WRONG_SOURCE
         if not self._confirms:
             answer = self._look(begun["trial_id"])
@@ -76,13 +77,20 @@ class TrialAction(remote.RemoteAction):
             return flow.busy(answer, self.node())
         return answer
 
+    def _heard(self, words: Sequence[str], bound_s: float) -> ansible_glue.Answer:
+        """What the host answers; raises Lost where the program there gives no answer too."""
+        answer = self.agent(self._params, words, bound_s=bound_s)
+        if answer.code in flow.MUTE:
+            raise remote.Lost(str(answer.data["message"]))
+        return answer
+
     def _look(self, trial_id: str) -> Dict[str, Any]:
         """How the trial stands; one that has ended is settled first where nobody has done that yet."""
         for last in (False, True):
-            seen = ansible_glue.trial_by_id(self.agent(self._params, ["update"], bound_s=ASK_BOUND_S), trial_id)
+            seen = ansible_glue.trial_by_id(self._heard(["update"], ASK_BOUND_S), trial_id)
             if last or seen.code != codes.NO_TRIAL:
                 break
-            self.agent(self._params, ["settle"], bound_s=ASK_BOUND_S)
+            self._heard(["settle"], ASK_BOUND_S)
         answer = flow.asked(self._params, seen)
         if answer["state"] in flow.BACK:
             answer["retry"] = ansible_glue.clear_command(self._params, str(answer["to"]))

@@ -167,6 +167,28 @@ def test_two_upgrades_confirm_and_one_that_crashes_stops_the_run(
 
 
 @pytest.mark.hosts
+@pytest.mark.parametrize(("name", "sequence", "code"), [("exit1", 31, "crash-loop"), ("hang", 32, "deadline-passed")])
+def test_a_release_of_the_agent_that_gives_no_answer_ends_as_rolled_back(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    name: str,
+    sequence: int,
+    code: str,
+) -> None:
+    """It is what the controller has to ask: it is asked until the host has gone back and the good one tells the end."""
+    installed(controller, shop, v100)
+    bad = shop.release(f"7.3.{sequence}", sequence, broken.named(name))
+    played = play(controller, UPGRADE, **wanted(shop, bad, upgrade_smoke=False))
+    result = played.last(bare.host.name, UPGRADE)
+    assert result is not None
+    assert (result["state"], result["code"], result["to"]) == ("rolled-back", code, bad.version), result
+    assert result["retry"] == f"slotward update --clear-failed {bad.version}"
+    assert bare.running() == "1.0.0"
+
+
+@pytest.mark.hosts
 def test_check_mode_answers_what_prepare_does(
     bare: nodes.Node,
     controller: plays.Controller,

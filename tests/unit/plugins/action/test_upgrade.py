@@ -138,6 +138,31 @@ def test_every_end_but_confirmation_fails_and_says_why(stage: Any, say: Any) -> 
     assert len(stage.agents["missing"].commands()) >= 3, "a missing source is asked for again"
 
 
+def test_a_program_that_gives_no_answer_is_asked_until_the_good_one_does(stage: Any, say: Any) -> None:
+    """The agent is what is asked: a release of it that crashes at once says nothing until the host has gone back by itself."""
+    crash = "Traceback (most recent call last):\nSystemExit: 1"
+    deaf = [[1, crash], [1, crash], [6, rolled_back(say)]]
+    stage.host("crashes", upgrade=[[0, begun(say)]], confirm=deaf)
+    stage.host("cannot-start", upgrade=[[0, begun(say)]], confirm=[[127, ""], [126, ""], [6, rolled_back(say)]])
+    probed = {"id": "1" * 16, "state": "rolled-back", "code": "crash-loop", "why": WHY, "from": "1.0.0", "to": "1.1.0"}
+    looks: Any = [[1, crash], [1, crash], [0, say.answer("idle", last=probed, trial=None)]]
+    watched = begun(say, missing=["probe"])
+    watched["trial"]["missing"] = ["probe"]
+    stage.host("watched", upgrade=[[0, watched]], update=looks, settle=[[1, crash]])
+    stage.host("never", upgrade=[[0, begun(say, left_s=1)]], confirm=[[1, crash]])
+    played = play(stage, say, id="1" * 16)
+    for name in ("crashes", "cannot-start", "watched"):
+        ended = played.of(name, "Upgrade")
+        assert (ended["kind"], ended["state"], ended["code"]) == ("failed", "rolled-back", "crash-loop"), (name, ended)
+        assert ended["retry"].endswith("update --clear-failed 1.1.0"), name
+        assert ended["reason"] == WHY
+    never = played.of("never", "Upgrade")
+    assert (never["kind"], never["state"], never["code"]) == ("failed", "trial", "not-confirmed")
+    assert "gave no answer" in never["msg"]
+    assert "ended with status 1 and without a JSON answer: Traceback" in never["msg"]
+    assert "goes back by itself" in never["msg"]
+
+
 def test_C11_S8_what_a_lost_connection_leaves(stage: Any, say: Any) -> None:
     """After the switch the host decides; the controller confirms when it gets through in time, else says what is not known."""
     stage.host("short", upgrade=[[0, begun(say), "cut:2"]], confirm=[[0, confirmed(say)]])

@@ -106,6 +106,17 @@ def test_the_host_waits_no_longer_than_the_trial_lasts(flow: Any) -> None:
     assert waits == [30, 20, 1, 0]
 
 
+def test_an_answer_that_hangs_until_the_deadline_leaves_time_to_ask_the_host_that_is_back(flow: Any) -> None:
+    """The agent's own release may hang in every command; the end of its trial is told all the same."""
+    watch = flow.Watch(result("trial", deadline_s=30), None, 1000.0)
+    late = 1000.0 + watch.bound_s(1000.0)
+    step = watch.judge(flow.lost(TARGET, "1" * 16, "no answer within 38 s"), late)
+    assert late > 1030.0, "whoever waits for proof until the deadline is heard out"
+    assert step.done is False
+    assert watch.wait_s(late + step.pause_s) == 0
+    assert watch.bound_s(late + step.pause_s) == flow.LAST_MARGIN_S
+
+
 def test_what_the_host_said_last_counts_and_digests_are_kept(flow: Any) -> None:
     """The switch knows the digests, the end knows the state."""
     begun = result(
