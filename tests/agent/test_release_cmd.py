@@ -378,7 +378,9 @@ def test_without_a_terminal_signing_needs_yes(bench: Bench) -> None:
     """A `yes` in a pipe is nobody's consent."""
     bench.built()
     ran = bench.run("sign", "--manifest", bench.manifest, "--key", "k0.pem", "--json", stdin="yes\n")
-    assert "give --yes after reading what is signed" in refused(ran, codes.NOT_AGREED)
+    said = refused(ran, codes.NOT_AGREED)
+    assert "type yes on a terminal (what comes by a pipe is not taken)" in said
+    assert "give --yes after reading what is signed" in said
     assert bench.signers() == []
 
 

@@ -61,7 +61,7 @@ have signed, and the digest of its body. It takes no pins and vouches for nothin
   slotward release inspect --manifest releases/toy/1.1.0/manifest.json
   slotward release inspect --document key-set.json --json"""
 
-SIGN = """Shows on standard error what is signed, asks (unless --yes), and adds one signature to the
+SIGN = """Shows on standard error what is signed, asks on the terminal (unless --yes), and adds one signature to the
 document. The key must be one that the document lists. Signing twice changes nothing.
 
 With --previous the release is compared with the newest one there that verifies; a sequence that is not

@@ -183,7 +183,10 @@ def _agree(args: argparse.Namespace, found: Sequence[str]) -> None:
             )
             raise codes.refused(codes.NOT_AGREED, text)
     elif not args.yes and not release_say.agreed("sign this?", "yes"):
-        text = "nothing was signed: answer yes, or give --yes after reading what is signed"
+        text = (
+            "nothing was signed: type yes on a terminal (what comes by a pipe is not taken), or give --yes after reading what is"
+            " signed"
+        )
         raise codes.refused(codes.NOT_AGREED, text)
 
 
