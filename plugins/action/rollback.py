@@ -50,6 +50,7 @@ class ActionModule(trials.TrialAction):
     def _to(self, target: Dict[str, Any]) -> Dict[str, Any]:
         words = ["rollback", "--to", self._params["to"]]
         words += ["--why", self._params["why"]] if self._params["why"] else []
+        words += ["--start"] if self._params["start"] else []
         words += ["--accept-one-way"] if self._params["accept_one_way"] else []
         if self._task.check_mode:
             return flow.planned(self._params, target, self.agent(self._params, [*words, "--check"]))

@@ -142,6 +142,7 @@ class ActionModule(trials.TrialAction):
     def _apply(self, target: Dict[str, Any], trial_id: str) -> Dict[str, Any]:
         """The operator's word to what is staged on a host that waits for it."""
         words = ["apply"]
+        words += ["--start"] if self._params["start"] else []
         words += ["--force"] if self._params["force"] else []
         words += ["--accept-one-way"] if self._params["accept_one_way"] else []
         if self._task.check_mode:

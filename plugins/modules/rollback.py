@@ -48,6 +48,12 @@ options:
     description:
       - V(previous), or the version to go back to.
     type: str
+  start:
+    description:
+      - With O(to), agree that the switch starts a unit that is stopped, not enabled or has failed. Without it such a host refuses
+        (V(unit-not-running)).
+    type: bool
+    default: false
   accept_one_way:
     description:
       - With O(to), agree to a release of another data format than the one that runs (V(cannot-be-undone)).

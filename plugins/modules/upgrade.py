@@ -148,6 +148,12 @@ options:
       - Consent to adopt a plain file found at the product's entrypoint, for this run.
     type: bool
     default: false
+  start:
+    description:
+      - Agree that the switch starts a unit that is stopped, not enabled or has failed, such as when the release that runs keeps failing
+        although it is confirmed. Without it such a host refuses (V(unit-not-running)).
+    type: bool
+    default: false
   smoke:
     description:
       - Run the release's own version command before the switch.
@@ -210,6 +216,13 @@ EXAMPLES = r"""
   slotward.fleet.upgrade:
     release: /srv/releases/slotward/1.1.0
     push: true
+
+- name: Replace a confirmed release whose unit has failed
+  slotward.fleet.upgrade:
+    product: edge
+    release: /srv/releases/edge/2.4.1
+    push: true
+    start: true
 
 - name: Go to a version of a product with a source
   slotward.fleet.upgrade:

@@ -68,6 +68,7 @@ def words(params: Dict[str, Any], which: Sequence[str] = ("--target", "-")) -> L
     line = ["upgrade", *which]
     line += ["--src", params["src"]] if params["src"] else []
     line += ["--adopt"] if params["adopt"] else []
+    line += ["--start"] if params["start"] else []
     line += ["--force"] if params["force"] else []
     line += ["--accept-one-way"] if params["accept_one_way"] else []
     line += [] if params["smoke"] else ["--no-smoke"]

@@ -56,6 +56,14 @@ def fleet(stage: Any, say: Any, release: Any) -> Fleet:
 WHOLE = ["upgrade", "upgrade", "confirm"]
 
 
+def test_a_start_is_agreed_to_for_both_steps(fleet: Fleet) -> None:
+    """What is staged is judged as what is switched to is."""
+    fleet.play(upgrade_start=True)
+    fleet.play("--limit", "h1")
+    said = [words for words in fleet.stage.agents["h1"].commands() if words[0] == "upgrade"]
+    assert ["--start" in words for words in said] == [True, True, False, False]
+
+
 def test_every_host_is_upgraded_in_its_batch_with_three_commands(fleet: Fleet) -> None:
     """Stage, switch, confirm; the release is read once for a batch."""
     played = fleet.play()

@@ -237,6 +237,40 @@ def test_back_after_confirmation_is_a_trial_that_is_seen_through(stage: Any, say
     ]
 
 
+def test_a_release_whose_unit_has_failed_is_replaced_by_whoever_agrees_to_a_start(stage: Any, say: Any) -> None:
+    """Forward, back and by a word, looked at and done; nobody agrees by saying nothing."""
+    refused = [3, say.answer("refused", "unit-not-running", message="edge.service is failed: agree with --start")]
+    plan = [0, say.answer("idle", product="edge", from_="2.4.0", to="2.4.1")]
+    agent = stage.host(
+        "h1",
+        upgrade=[refused, begun(say, "controller")],
+        rollback=[begun(say, "controller")],
+        apply=[begun(say, "controller")],
+        prepare=[plan],
+        confirm=[confirmed(say)],
+    )
+    result = play(stage, "upgrade", version="2.4.1").of("h1", "Do")
+    assert (result["kind"], result["code"]) == ("failed", "unit-not-running")
+    for name, args in (
+        ("upgrade", {"version": "2.4.1"}),
+        ("rollback", {"to": "previous"}),
+        ("upgrade", {"apply": True}),
+    ):
+        result = play(stage, name, start=True, **args).of("h1", "Do")
+        assert (result["kind"], result["state"]) == ("ok", "confirmed"), args
+    assert play(stage, "upgrade", "--check", version="2.4.1", start=True).of("h1", "Do")["changed"] is True
+    assert plain(agent) == [
+        ["upgrade", "--version", "2.4.1", "--no-wait"],
+        ["upgrade", "--version", "2.4.1", "--start", "--no-wait"],
+        ["confirm"],
+        ["rollback", "--to", "previous", "--start", "--no-wait"],
+        ["confirm"],
+        ["apply", "--start", "--no-wait"],
+        ["confirm"],
+        ["prepare", "--version", "2.4.1", "--start"],
+    ]
+
+
 def test_a_trial_is_still_taken_back_on_the_host(stage: Any, say: Any) -> None:
     """Without `to` the module does it there in one call; a host that is away is a failed one."""
     done = say.answer("rolled-back", "operator", product="edge", changed=True, from_="2.4.0", to="2.3.0")

@@ -14,6 +14,7 @@ PARAMS = {
     "config": "/etc/slotward/config.toml",
     "src": None,
     "adopt": False,
+    "start": False,
     "force": False,
     "accept_one_way": False,
     "smoke": True,
@@ -66,6 +67,7 @@ def test_N7_no_artifact_for_a_platform_is_refused_with_those_there_are(glue: Any
     [
         ({}, ["upgrade", "--target", "-"]),
         ({"adopt": True, "smoke": False}, ["upgrade", "--target", "-", "--adopt", "--no-smoke"]),
+        ({"start": True}, ["upgrade", "--target", "-", "--start"]),
         ({"force": True, "accept_one_way": True}, ["upgrade", "--target", "-", "--force", "--accept-one-way"]),
         ({"src": "/srv/file"}, ["upgrade", "--target", "-", "--src", "/srv/file"]),
     ],
