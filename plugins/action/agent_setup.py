@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
-"""The controller's half of ``agent_setup``: copies the program to a host that has none yet."""
+"""The controller's half of ``agent_setup``: copies the program to a host that has none yet, or a damaged one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ class ActionModule(remote.RemoteAction):
             seen = self.contact(link=args["executable"])
             if args["delivery"] == "push" and not args["src"] and not seen.linked:
                 args["src"] = self.push_artifact(args["target"], seen.platform)
-            result.update(self.ask("agent_setup", args))
+            answer = self.ask("agent_setup", args)
+            if answer.pop(setup_options.BRING, False):
+                args["src"] = self.push_artifact(args["target"], seen.platform)
+                answer = self.ask("agent_setup", args)
+            result.update(answer)
         except codes.Refused as error:
             result.update(failed=True, state="refused", code=error.code, reason=error.text, msg=error.text)
         except remote.Lost as error:

@@ -3,8 +3,10 @@
 
 Rules:
 
-* Installed already, by a link into the slots: that program sets itself up again, and nothing is fetched.
-* Else the delivered program does. Its bytes are checked while they are copied to where only root can write, and they run from
+* Installed already, by a link into the slots, with the bytes that the slot's record has: that program sets itself up again, and nothing
+  is fetched. Where no record can be read, the installed program says so itself.
+* Else the delivered program does, with its manifest: nothing is there, or what is there is gone or damaged. Only a plain file at the
+  agent's path is taken as it is, for it is of another release. Its bytes are checked while they are copied to where only root can write, and they run from
   there; the interpreter reads them, so that a noexec place is no obstacle.
 * The digest is the only thing believed of a download.
 """
@@ -17,8 +19,8 @@ import urllib.error
 from typing import Any, Dict, Iterator, List, Optional
 
 from ansible.module_utils.urls import open_url
-from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
-from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
+from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue, running
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes, records
 
 PYTHON = "/usr/bin/python3"
 BLOCK = 1 << 18
@@ -26,9 +28,29 @@ LARGEST = 512 << 20
 TIMEOUT_S = 30
 
 
-def is_ours(executable: str) -> bool:
-    """True when the agent's path is a link to a program, as an installation leaves it."""
-    return os.path.islink(executable) and os.path.isfile(executable)
+def is_sound(executable: str) -> bool:
+    """True when the agent's path is a link to a program that can be started, and its slot's record does not say otherwise."""
+    if not (os.path.islink(executable) and os.path.isfile(executable) and os.access(executable, os.X_OK)):
+        return False
+    current = os.path.join(os.path.dirname(executable), os.readlink(executable))
+    try:
+        path = os.path.join(os.path.dirname(current), "slots.json")
+        with open(path, "rb") as file:
+            known = records.parse_slots(file.read(records.MAX_BYTES + 1), path)
+        slot = os.readlink(current)
+    except (OSError, codes.BrokenRecord):
+        return True
+    return slot in known and running.digest_of(executable) == known[slot].sha256
+
+
+def is_adopted(executable: str) -> bool:
+    """True when a plain file is at the agent's path: setup takes that one, whatever is delivered."""
+    return os.path.lexists(executable) and not os.path.islink(executable)
+
+
+def must_be_brought(params: Dict[str, Any]) -> bool:
+    """True when only the controller has the program that is needed here, and has not sent it."""
+    return params["delivery"] == "push" and not params["src"] and not is_sound(params["executable"])
 
 
 def keep(pieces: Iterator[bytes], path: str, sha256: str, name: str) -> None:
@@ -101,11 +123,10 @@ def command(params: Dict[str, Any], directory: str, check: bool) -> List[str]:
     if check and params["planned_config"]:
         words += ["--planned", write(params["planned_config"], directory, "planned.toml")]
     program: Optional[str] = None
-    if not is_ours(params["executable"]):
+    if not is_sound(params["executable"]):
         program = delivered(params, directory)
         words += ["--from", program]
-        fresh = not os.path.lexists(params["executable"])  # a plain file there is adopted, and is of another release
-        if fresh and params["target"]["manifest"] and params["verify"]:
+        if params["target"]["manifest"] and params["verify"] and not is_adopted(params["executable"]):
             words += ["--manifest", write(params["target"]["manifest"], directory, "manifest.json")]
     line = ansible_glue.command(params, words)
     return line if program is None else [PYTHON, "-I", program] + line[1:]

@@ -22,6 +22,7 @@ EXECUTABLE = "/usr/local/bin/slotward"
 ANSWER_BOUND_S = 60
 TIMED_OUT = (124, 137)  # what coreutils' timeout ends with
 CONFIG = "/etc/slotward/config.toml"
+REPAIR = "--repair"
 CALLER = {"SLOTWARD_WHO": os.environ.get("SLOTWARD_WHO") or "ansible"}
 """Who the host's audit log says has it done, beside the user behind sudo: whoever set the variable here says more."""
 
@@ -149,10 +150,24 @@ def told(params: Dict[str, Any], answer: Answer, seen: Optional[Answer] = None) 
     }
 
 
+def host_command(params: Dict[str, Any], name: str, *words: str) -> str:
+    """What an operator runs on the host: one command of the agent, with these words."""
+    line = [*command(params, [name])[:-1], *words]
+    return " ".join([PRODUCT if line[0] == EXECUTABLE else line[0], *line[1:]])
+
+
 def clear_command(params: Dict[str, Any], version: str) -> str:
     """What an operator runs on the host to allow a version that failed there once more."""
-    line = [*command(params, ["update"])[:-1], "--clear-failed", version]
-    return " ".join([PRODUCT if line[0] == EXECUTABLE else line[0], *line[1:]])
+    return host_command(params, "update", "--clear-failed", version)
+
+
+def audit_problem(params: Dict[str, Any], data: Dict[str, Any]) -> Optional[str]:
+    """Why nothing can be written to the audit log, by the answer of `update`; a broken record or configuration is told before it."""
+    told = codes.CODES.get(str(data.get("code")))
+    if data.get("audit", "") is not None or (told is not None and told.kind == codes.BROKEN):
+        return None
+    commands = tuple(host_command(params, "audit", word) for word in ("--verify", "--restart-chain"))
+    return "the end of the audit log cannot be read, so updates are refused: see `%s` on the host, then `%s`" % commands
 
 
 def shape(params: Dict[str, Any], answer: Answer, **known: Any) -> Dict[str, Any]:
@@ -182,6 +197,8 @@ def sentence(result: Dict[str, Any], message: str) -> str:
     text = message or "%s: %s" % (result["product"], result["state"])
     if result["retry"] and result["retry"] not in text:
         text += "; to allow this version again, run on the host: %s" % result["retry"]
+    if result["code"] == codes.RECORD_BROKEN and REPAIR not in text:
+        text += "; to mend it, run on the host: %s" % host_command({"product": result["product"]}, "update", REPAIR)
     return text
 
 

@@ -7,6 +7,7 @@ Rules:
 * What the daemon says may be anything (it may be an account's, and taken over): bounded in time and size, and taken for no more than it is.
 * The agent says by its status socket what it runs. Of other products only systemd is asked.
 * A process that is older than its configuration, its unit file or a drop-in does not know it. A file from the future says nothing.
+* Nor does the agent's process know a slot that was filled anew under it. What starts from no slot is nobody's to restart into.
 * While the slots are not in use, the file at the agent's path is what should run.
 * The mode is what the configuration says. In helper mode the helper must be well too.
 """
@@ -127,6 +128,8 @@ def health(found: Dict[str, Any], config_path: str, executable: str, socket_path
     running = (answer or {}).get("running")
     verdict["running_sha256"] = running_helper.digest(running)
     verdict["why"] = _why(unit, verdict, pid, socket_path)
+    if slots.get("in_use") and pid == unit.get("main_pid") and verdict["running_sha256"] is not None:
+        verdict["stale"] = verdict["stale"] or verdict["running_sha256"] != verdict["slot_sha256"]
     verdict["ok"] = verdict["why"] is None
     return verdict
 

@@ -21,3 +21,6 @@ SETUP_OPTIONS: Dict[str, Dict[str, Any]] = dict(
     fix_directories={"type": "bool", "default": False},
     planned_config={"type": "str", "no_log": False},
 )
+
+BRING = "bring_program"
+"""What the module answers to its action alone: the host has no program to set itself up with after all."""

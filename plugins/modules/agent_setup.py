@@ -16,6 +16,9 @@ description:
     the guard, the units and the drop-in.
   - On a host with the agent, lets the installed program write again what is missing or different. It installs no other release over
     it; that is what M(slotward.fleet.upgrade) is for.
+  - On a host whose agent cannot be started, or not with the bytes that were verified - the link C(current) or its slot is gone, or the
+    slot is damaged - brings the program there too, and lets it install itself, by the host's own pins and not below its floor. Nothing is
+    on trial then, for there is nothing to go back to. Broken records are not mended by it (V(record-broken)).
   - Makes the host what its configuration says of the mode - the account, whose files are whose, and the units; what another mode left
     goes. Slots, floor and failed versions stay.
   - It starts and restarts nothing.
@@ -28,7 +31,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - On a host without the agent the program is brought to the task's own temporary place and asked what it would do.
+      - On a host without an agent that can be started the program is brought to the task's own temporary place and asked what it would do.
   diff_mode:
     support: full
   idempotent:
@@ -199,9 +202,18 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slotward.fleet.plugins.module_utils import agent_setup, ansible_glue, setup_options
 from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 
+CANNOT_START = (
+    "%s cannot be started (%s), and no record can be read that says what it should be: run on the host, as root, the release's own "
+    "program as `FILE update --repair`, and this again"
+)
+
 
 def run(module: AnsibleModule) -> ansible_glue.Answer:
     """The answer of the program that sets this host up."""
+    if agent_setup.must_be_brought(module.params):
+        text = "the release's program is needed on this host: give it as src, or let the host download it"
+        answer = ansible_glue.broken(codes.CANNOT_READ, text, "failed")
+        return answer._replace(data=dict(answer.data, **{setup_options.BRING: True}))
     with tempfile.TemporaryDirectory(prefix="slotward-setup-") as directory:
         try:
             line = agent_setup.command(module.params, directory, module.check_mode)
@@ -209,7 +221,10 @@ def run(module: AnsibleModule) -> ansible_glue.Answer:
             return ansible_glue.broken(error.code, error.text, "refused", 3)
         except codes.Retryable as error:
             return ansible_glue.broken(error.code, error.text, "failed", 4)
-        rc, out, err = module.run_command(line, handle_exceptions=False, environ_update=ansible_glue.CALLER)
+        try:
+            rc, out, err = module.run_command(line, handle_exceptions=False, environ_update=ansible_glue.CALLER)
+        except OSError as error:
+            return ansible_glue.broken(codes.BAD_ANSWER, CANNOT_START % (line[0], error.strerror), "failed")
         return ansible_glue.parse(rc, out, err, line)
 
 
@@ -228,6 +243,8 @@ def main() -> None:
         restart_needed=bool(answer.data.get("restart_needed")),
         diff={"before": "", "after": "".join("%s: %s\n" % (change["path"], change["what"]) for change in changes)},
     )
+    if answer.data.get(setup_options.BRING):
+        result[setup_options.BRING] = True
     changed = bool(changes) if module.check_mode else bool(answer.data.get("changed"))
     ansible_glue.finish(module, answer, result, changed)
 

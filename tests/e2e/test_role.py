@@ -92,6 +92,51 @@ def test_a_restart_that_a_run_still_owed_is_made_by_the_next(
     assert operator.changed(operator.install(v100, agent_log_level="debug")) == 0
 
 
+S = nodes.SLOTS
+DAMAGES = {
+    "no current": f"rm {S}/current",
+    "neither link": f"rm {S}/current {S}/good",
+    "one byte more": f'echo >>"$(readlink -f {nodes.ENTRYPOINT})"',
+    "one byte more, and it runs": f'echo >>"$(readlink -f {nodes.ENTRYPOINT})"; systemctl restart {nodes.UNIT}',
+    "the slot emptied": f': >"$(readlink -f {nodes.ENTRYPOINT})"; systemctl restart {nodes.UNIT}',
+    "the slot gone": f'rm "$(readlink -f {nodes.ENTRYPOINT})"',
+    "not executable": f'chmod 644 "$(readlink -f {nodes.ENTRYPOINT})"',
+}
+
+
+def test_a_damaged_agent_is_brought_back(
+    bare: nodes.Node, operator: operators.Operator, v100: releases.Release, v110: releases.Release
+) -> None:
+    """By the playbook that status and the modules name, with the release that is confirmed here; an older one is refused."""
+    assert operator.changed(operator.install(v110)) > 0
+    for name, damage in DAMAGES.items():
+        bare.sh(damage, check=False)
+        assert operator.changed(operator.install(v110)) > 0, name
+        assert (bare.running(), bare.unit().active) == ("1.1.0", "active"), name
+        assert bare.update()["floor"] == 2, name
+        assert bare.doctor()["slots"][0] == "ok", name
+        bare.runnable()
+    assert operator.changed(operator.install(v110)) == 0
+    bare.sh(f"rm {S}/current")
+    refused = operator.install(v100)
+    assert refused.status != 0
+    assert "release sequence 1 is older than 2" in " ".join(refused.output.split())
+    assert operator.changed(operator.install(v110)) > 0
+
+
+def test_a_link_that_nobody_may_guess_is_mended_by_the_command_that_the_playbook_names(
+    bare: nodes.Node, operator: operators.Operator, v100: releases.Release
+) -> None:
+    """`good` is a record of its own: which release was confirmed last is proven by a repair, not by an installation."""
+    assert operator.changed(operator.install(v100)) > 0
+    bare.sh(f"rm {S}/good")
+    refused = operator.install(v100)
+    assert refused.status != 0
+    assert "run on the host: slotward update --repair" in " ".join(refused.output.split())
+    bare.sh("slotward update --repair")
+    assert operator.changed(operator.install(v100)) == 0
+
+
 def test_a_digest_is_enough_to_install_and_not_to_upgrade(
     bare: nodes.Node,
     operator: operators.Operator,

@@ -114,6 +114,86 @@ def test_an_installed_agent_sets_itself_up_again(agent: Any, run_module: Any, sa
     assert '"argv": ["setup", "--json"]' in (tmp_path / "bin" / "calls.jsonl").read_text()
 
 
+class Slots:
+    """An installed agent: the path is a link to `current`, a link to a slot with the stand-in's bytes, which the record has."""
+
+    def __init__(self, directory: pathlib.Path, agent: Any) -> None:
+        self.directory = directory / "slots"
+        self.directory.mkdir()
+        self.slot = self.directory / "a"
+        self.slot.write_bytes(pathlib.Path(agent.path).read_bytes())
+        self.slot.chmod(0o755)
+        (self.directory / "current").symlink_to("a")
+        self.link = directory / "slotward-link"
+        self.link.symlink_to(self.directory / "current")
+        entry = dict.fromkeys(("expires_at", "sequence", "size"), 1)
+        sha256 = hashlib.sha256(self.slot.read_bytes()).hexdigest()
+        entries = {"a": {**entry, "version": "1.0.0", "sha256": sha256, "channel": "stable"}}
+        self.record(json.dumps({"spec": 1, "slots": entries}))
+
+    def record(self, text: str) -> None:
+        """The record of what is in which slot."""
+        (self.directory / "slots.json").write_text(text)
+
+
+@pytest.fixture
+def slots(tmp_path: pathlib.Path, agent: Any) -> Slots:
+    """One."""
+    return Slots(tmp_path, agent)
+
+
+DAMAGES = {
+    "no current": lambda slots: (slots.directory / "current").unlink(),
+    "no slot": lambda slots: slots.slot.unlink(),
+    "one byte more": lambda slots: slots.slot.write_bytes(slots.slot.read_bytes() + b"\n"),
+    "emptied": lambda slots: slots.slot.write_bytes(b""),
+    "not executable": lambda slots: slots.slot.chmod(0o644),
+    "not in the record": lambda slots: slots.record('{"spec": 1, "slots": {}}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_agent_is_set_up_by_the_delivered_program_with_its_manifest(
+    run_module: Any, say: Any, tmp_path: pathlib.Path, log: pathlib.Path, slots: Slots, damage: Any
+) -> None:
+    """As by hand: `FILE setup --from FILE --manifest MANIFEST`; what only the controller has is asked for first."""
+    damage(slots)
+    source = tmp_path / "pushed"
+    data = program(source, json.dumps(say.answer("idle", changed=True, **DONE)), log)
+    artifact = {"name": "slotward_1.0.0", "url": "", "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    options = {"executable": str(slots.link), "target": say.target(artifacts={"linux-" + ARCH: artifact})}
+    asked = run_module("agent_setup", **options)
+    assert (asked["failed"], asked["bring_program"], log.exists()) == (True, True, False)
+    for check in (True, False):
+        result = run_module("agent_setup", check=check, src=str(source), **options)
+        assert (result["changed"], result["code"], "bring_program" in result) == (True, "ok", False)
+        words = log.read_text().split()[2:]
+        copy = words[words.index("--from") + 1]
+        assert words[words.index("--manifest") + 1] == os.path.dirname(copy) + "/manifest.json"
+        log.unlink()
+
+
+def test_a_sound_slot_sets_itself_up_and_nothing_is_brought(run_module: Any, say: Any, slots: Slots) -> None:
+    """Its bytes are those of its record."""
+    (slots.link.parent / "answers.json").write_text(json.dumps({"setup": [[0, say.answer("idle", **DONE)]]}))
+    result = run_module("agent_setup", executable=str(slots.link), target=say.target())
+    assert (result["code"], "bring_program" in result) == ("ok", False)
+
+
+def test_broken_records_are_the_installed_program_s_to_tell(run_module: Any, say: Any, slots: Slots) -> None:
+    """With the command that mends them; a program that cannot even be started leaves that to the release's own file."""
+    slots.record("{")
+    told = say.answer("refused", "record-broken", message="slots.json: it is torn")
+    (slots.link.parent / "answers.json").write_text(json.dumps({"setup": [[5, told]]}))
+    result = run_module("agent_setup", executable=str(slots.link), target=say.target())
+    assert (result["failed"], result["code"]) == (True, "record-broken")
+    assert result["msg"] == "slots.json: it is torn; to mend it, run on the host: slotward update --repair"
+    slots.slot.write_bytes(b"")
+    result = run_module("agent_setup", executable=str(slots.link), target=say.target())
+    assert (result["failed"], result["code"], result["state"]) == (True, "bad-answer", "failed")
+    assert "`FILE update --repair`" in result["msg"]
+
+
 @pytest.mark.parametrize(
     ("more", "code"),
     [
