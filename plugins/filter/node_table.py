@@ -12,6 +12,8 @@ author:
   - The Slotward maintainers (@slotward)
 description:
   - Takes the results of M(slotward.fleet.node_info) by host and answers the lines of a table, one for each host, in the hosts' order.
+  - A host that refuses updates because its records, its audit log or its configuration are broken says so beside its health. A floor
+    whose record is broken is not known.
   - The last column has what should be known before it is late, such as keys that expire.
   - A host that could not be asked has a line too. One whose configuration has updates disabled says so beside its state.
 positional: _input
@@ -39,8 +41,33 @@ _value:
 from typing import Any, Dict, List, Sequence
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 
+UNKNOWN_FLOOR = ("update.json", "trust.json")
+"""With one of these named as broken the floor's own record may be: the last of several is named."""
 HEADS = ("host", "version", "mode", "state", "floor", "trial", "failed", "health", "notices")
+
+
+def refusing(node: Dict[str, Any]) -> str:
+    """Why this host refuses every update although its daemon may be well; "" when nothing is broken."""
+    code = str(node.get("code"))
+    if code not in codes.CODES or codes.CODES[code].kind != codes.BROKEN:
+        return ""
+    run = (node.get("broken") or {}).get("run")
+    return "updates are refused (%s): %s%s" % (code, node.get("reason"), ", run `%s`" % run if run else "")
+
+
+def health_of(node: Dict[str, Any]) -> str:
+    """Whether the daemon is well, and whether its host takes updates."""
+    well, refused = node["health"]["ok"], refusing(node)
+    said = [] if well else [str(node["health"]["why"])]
+    return "; ".join([*said, refused] if refused else said) or "ok"
+
+
+def floor_of(node: Dict[str, Any]) -> str:
+    """The floor, where it is known."""
+    file = str((node.get("broken") or {}).get("file"))
+    return "-" if node["floor"] is None or file.rpartition("/")[2] in UNKNOWN_FLOOR else str(node["floor"])
 
 
 def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
@@ -51,19 +78,17 @@ def row(host: str, node: Dict[str, Any]) -> Sequence[str]:
     trial = node.get("trial")
     pending = "%s, %s s left" % (trial["to"], trial["left_s"]) if trial else "-"
     failed = ", ".join(entry["version"] for entry in node["failed_versions"]) or "-"
-    health = "ok" if node["health"]["ok"] else str(node["health"]["why"])
     state = node["state"] + ("" if (node.get("policy") or {}).get("enabled", True) else ", updates disabled")
-    floor = "-" if node["floor"] is None else str(node["floor"])
     notices = "; ".join("%s: %s" % (one["level"], one["text"]) for one in node.get("notices") or []) or "-"
     return (
         host,
         str(node["version"] or "-"),
         str(node.get("mode") or "-"),
         state,
-        floor,
+        floor_of(node),
         pending,
         failed,
-        health,
+        health_of(node),
         notices,
     )
 

@@ -72,7 +72,9 @@ state:
   type: str
   sample: confirmed
 code:
-  description: Why, as a stable code; V(ok) when all is well.
+  description:
+    - Why, as a stable code; V(ok) when all is well. With V(record-broken), V(audit-broken) and V(bad-config) updates are refused, and the
+      daemon runs on (RV(health)).
   returned: always
   type: str
   sample: ok
@@ -295,8 +297,8 @@ health:
       sample: 9f2c...
     stale:
       description:
-        - The agent's configuration, the unit file or a drop-in of it was written after the main process had started. Of another product
-          than the agent only its unit counts.
+        - The agent's configuration, the unit file or a drop-in of it was written after the main process had started, or the agent runs
+          other bytes than its slot has. A restart mends it. Of another product than the agent only its unit counts.
       type: bool
       sample: false
     why:
@@ -373,6 +375,9 @@ def look(module: AnsibleModule) -> Dict[str, Any]:
     found["state"] = data.get("state") or "failed"
     found["code"] = answer.code
     found["reason"] = None if answer.code == codes.OK else data.get("message") or why(data)
+    log = ansible_glue.audit_problem(module.params, data) if found["installed"] else None
+    if log is not None:
+        found.update(code=codes.AUDIT_BROKEN, reason=log)
     found["pending"] = bool(data.get("trial"))
     found["failed_versions"] = data.get("failed") or []
     found["config_problems"] = data.get("config_problems") or []

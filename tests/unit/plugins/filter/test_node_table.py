@@ -59,6 +59,26 @@ def test_L6_a_host_with_updates_disabled_says_so(table: Any) -> None:
     assert "disabled" not in lines[2] + lines[3]
 
 
+def test_a_host_that_refuses_updates_is_not_ok(table: Any) -> None:
+    """Its daemon runs on; that its updates are refused, why, and what to run stand in its line, and no floor that nobody knows."""
+    node = {"version": "1.1.0", "state": "confirmed", "floor": 0, "trial": None, "failed_versions": []}
+    node["health"] = {"ok": True, "why": None}
+    record = dict(node, code="record-broken", reason="/s/update.json: it is torn")
+    record["broken"] = {"file": "/s/update.json", "run": "slotward update --repair"}
+    link = dict(record, reason="/s/good: it names no slot", broken={"file": "/s/good", "run": "x"}, floor=3)
+    log = dict(node, code="audit-broken", reason="the end of the audit log cannot be read", broken=None)
+    config = dict(node, code="bad-config", reason="toyd.toml: 3: unknown key", health={"ok": False, "why": "x is down"})
+    lines = table({"a": record, "b": link, "c": log, "d": config, "e": dict(node, code="crash-loop", reason="back")})
+    assert [line.split()[3] for line in lines[1:]] == ["confirmed"] * 5
+    assert [line.split()[4] for line in lines[1:]] == ["-", "3", "0", "0", "0"]
+    said = "updates are refused (record-broken): /s/update.json: it is torn, run `slotward update --repair`"
+    assert said in lines[1]
+    assert "updates are refused (record-broken): /s/good: it names no slot, run `x`" in lines[2]
+    assert "updates are refused (audit-broken): the end of the audit log cannot be read" in lines[3]
+    assert "x is down; updates are refused (bad-config): toyd.toml: 3: unknown key" in lines[4]
+    assert [" ok " in line for line in lines[1:]] == [False, False, False, False, True]
+
+
 def test_something_else_is_an_error_that_says_so(table: Any) -> None:
     """No traceback for a list."""
     errors = importlib.import_module("ansible.errors")

@@ -101,6 +101,32 @@ def test_L6_the_host_s_policy_is_there_and_a_hold_is_no_error(
     assert run_module("node_info", executable=agent.path, config=str(status))["policy"] is None
 
 
+def test_an_audit_log_that_nothing_can_be_written_to_has_a_code(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
+    """The agent tells no head of it, and refuses updates; a broken record or configuration is told before it."""
+    torn = dict(seen(say), audit=None)
+    agent.says(update=[[0, torn], [0, dict(torn, code="crash-loop")], [0, dict(torn, code="bad-config")]])
+    for _each in range(2):
+        node = run_module("node_info", executable=agent.path, config=str(status))
+        assert (node["code"], node["health"]["ok"], node["installed"]) == ("audit-broken", True, True)
+        assert "audit --verify` on the host, then `%s" % agent.path in node["reason"]
+    assert run_module("node_info", executable=agent.path, config=str(status))["code"] == "bad-config"
+
+
+def test_a_slot_that_was_filled_anew_makes_its_process_stale(
+    agent: Any, run_module: Any, say: Any, status: pathlib.Path
+) -> None:
+    """A restart mends it; where no slot is in use the file that lies there is nobody's to restart into."""
+    other = seen(say)
+    other["slots"]["a"] = other["slots"]["b"] = {"sha256": "0" * 64}
+    unused = json.loads(json.dumps(other))
+    unused["slots"]["in_use"] = False
+    agent.says(update=[[0, other], [0, unused]])
+    found = [run_module("node_info", executable=agent.path, config=str(status))["health"] for _each in range(2)]
+    assert [(one["ok"], one["stale"]) for one in found] == [(False, True), (False, False)]
+
+
 def test_nothing_installed(tmp_path: pathlib.Path, run_module: Any) -> None:
     """No agent is an answer, not an error, with the same keys."""
     node = run_module("node_info", executable=str(tmp_path / "none"))
