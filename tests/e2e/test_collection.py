@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import threading
 from typing import Any
 
@@ -18,6 +19,7 @@ INSTALL = "slotward.fleet.install"
 UPGRADE = "slotward.fleet.upgrade"
 STATUS = "slotward.fleet.status"
 TRUST = "slotward.fleet.trust"
+S = nodes.SLOTS
 SHORT = {"agent_trial_length_s": 20, "agent_settle_s": 1}
 
 
@@ -186,6 +188,60 @@ def test_a_release_of_the_agent_that_gives_no_answer_ends_as_rolled_back(
     assert (result["state"], result["code"], result["to"]) == ("rolled-back", code, bad.version), result
     assert result["retry"] == f"slotward update --clear-failed {bad.version}"
     assert bare.running() == "1.0.0"
+
+
+@pytest.mark.hosts
+def test_a_unit_that_does_not_run_is_started_by_whoever_agrees(
+    bare: nodes.Node,
+    controller: plays.Controller,
+    shop: releases.Workshop,
+    v100: releases.Release,
+    v110: releases.Release,
+    v120: releases.Release,
+) -> None:
+    """By the playbook, and as upgrade.md says it by hand; without the word the host refuses."""
+    installed(controller, shop, v100)
+    bare.sh(f"systemctl stop {nodes.UNIT}")
+    refused = play(controller, UPGRADE, **wanted(shop, v110))
+    result = refused.last(bare.host.name, UPGRADE)
+    assert result is not None
+    assert (result["code"], "agree with --start" in result["msg"]) == ("unit-not-running", True)
+    played = play(controller, UPGRADE, **wanted(shop, v110, upgrade_start=True))
+    assert played.status == 0, played.output
+    assert (bare.running(), bare.unit().active) == ("1.1.0", "active")
+
+    page = (plays.ROOT / "docs" / "operator" / "upgrade.md").read_text(encoding="utf-8")
+    said = page.partition("## When the release that runs has failed")[2].split("```")[3].strip()
+    said = said.replace("--product edge ", "").replace('"edge"', '"slotward"').replace("2.4.1", v120.version)
+    said = said.replace(f"edge_{v120.version}_linux_amd64", v120.artifact.name)
+    upgrade, mark, confirm = said.rpartition("\nslotward confirm")
+    assert mark
+    bare.host.put(v120.artifact, f"/root/{v120.artifact.name}", 0o644)
+    bare.host.put(v120.directory / "manifest.json", "/root/manifest.json", 0o644)
+    bare.sh(f"systemctl stop {nodes.UNIT}")
+    (trial,) = set(re.findall(r"\b[0-9a-f]{16}\b", bare.sh(f"cd /root && {upgrade}")))
+    bare.sh(f"slotward confirm{confirm.replace('--id ID', f'--id {trial}')}")
+    assert (bare.running(), bare.unit().active) == ("1.2.0", "active")
+
+
+@pytest.mark.hosts
+def test_status_says_which_hosts_refuse_updates(
+    bare: nodes.Node, controller: plays.Controller, shop: releases.Workshop, v100: releases.Release
+) -> None:
+    """The daemon runs on, so health alone would say ok."""
+    installed(controller, shop, v100)
+    bare.damaged = True
+    shown = ""
+    for breaks, code, mends in (
+        (f"rm {S}/good", "record-broken", "slotward update --repair"),
+        (f"echo garbage >>{S}/audit.log", "audit-broken", "slotward audit --restart-chain"),
+        (f"for f in update.json update.json.copy; do echo x >{S}/$f; done", "record-broken", "true"),
+    ):
+        bare.sh(breaks)
+        shown = " ".join(play(controller, STATUS).output.split())
+        assert f"updates are refused ({code})" in shown, shown
+        bare.sh(mends)
+    assert "slotward update --repair" in shown
 
 
 @pytest.mark.hosts
