@@ -22,6 +22,8 @@ EXECUTABLE = "/usr/local/bin/slotward"
 ANSWER_BOUND_S = 60
 TIMED_OUT = (124, 137)  # what coreutils' timeout ends with
 CONFIG = "/etc/slotward/config.toml"
+MUTE = (codes.BAD_ANSWER, codes.NOT_INSTALLED)
+"""What is said in the stead of a program that gave no answer of its own, or could not be started."""
 REPAIR = "--repair"
 CALLER = {"SLOTWARD_WHO": os.environ.get("SLOTWARD_WHO") or "ansible"}
 """Who the host's audit log says has it done, beside the user behind sudo: whoever set the variable here says more."""

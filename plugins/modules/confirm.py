@@ -46,6 +46,8 @@ options:
     description:
       - How many seconds the host waits for the new process to have settled and for the other sources, before it answers. Not given,
         it answers at once.
+      - An agent that gives no answer, as one on trial that crashes, is asked again for so long; when the host has gone back, it tells how
+        the trial ended.
     type: int
 seealso:
   - module: slotward.fleet.upgrade
@@ -152,8 +154,12 @@ proof:
   sample: null
 """
 
+import time
+from typing import List
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.slotward.fleet.plugins.module_utils import ansible_glue
+from ansible_collections.slotward.fleet.plugins.module_utils.slotcore import codes
 
 OPTIONS = dict(
     ansible_glue.NODE_OPTIONS,
@@ -169,6 +175,16 @@ def look(module: AnsibleModule) -> ansible_glue.Answer:
     return answer if answer.failed else ansible_glue.trial_by_id(answer, module.params["id"])
 
 
+def confirm(module: AnsibleModule, words: List[str]) -> ansible_glue.Answer:
+    """The agent's answer; the agent on trial may crash instead of one, and the good one answers when the host has gone back."""
+    ends = time.monotonic() + (module.params["wait_s"] or 0)
+    while True:
+        answer = ansible_glue.ask(module, words)
+        if answer.code != codes.BAD_ANSWER or time.monotonic() >= ends:
+            return answer
+        time.sleep(1)
+
+
 def main() -> None:
     """Confirm, or in check mode look whether there is something to confirm."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
@@ -179,7 +195,7 @@ def main() -> None:
     else:
         words = ["confirm", "--id", params["id"], "--source", params["source"]]
         words += ["--wait", str(params["wait_s"])] if params["wait_s"] is not None else []
-        answer = ansible_glue.ask(module, words)
+        answer = confirm(module, words)
         changed = bool(answer.data.get("changed"))
     result = ansible_glue.shape(params, answer, trial_id=params["id"])
     result["proof"] = answer.data.get("proof")

@@ -25,8 +25,6 @@ WELL = (CONFIRMED, "current", "ahead")
 HELD = "held"
 STAGED = "staged"
 BACK = ("rolled-back", "rollback-failed")
-MUTE = (codes.BAD_ANSWER, codes.NOT_INSTALLED)
-"""What is said in the stead of a program that gave no answer of its own, or could not be started."""
 
 GRACE_S = 15.0
 DEFAULT_S = 120.0

@@ -80,7 +80,7 @@ class TrialAction(remote.RemoteAction):
     def _heard(self, words: Sequence[str], bound_s: float) -> ansible_glue.Answer:
         """What the host answers; raises Lost where the program there gives no answer too."""
         answer = self.agent(self._params, words, bound_s=bound_s)
-        if answer.code in flow.MUTE:
+        if answer.code in ansible_glue.MUTE:
             raise remote.Lost(str(answer.data["message"]))
         return answer
 

@@ -35,6 +35,27 @@ def test_confirm_reports_what_is_missing_and_fails(agent: Any, run_module: Any, 
     assert (result["deadline_s"], result["boots_left"]) == (30, 3)
 
 
+def test_an_agent_on_trial_that_crashes_is_asked_again_for_as_long_as_may_be_waited(
+    agent: Any, run_module: Any, say: Any
+) -> None:
+    """The good version tells the end when the host has gone back; without a wait the silence is told at once."""
+    crash: Any = [1, "Traceback (most recent call last):"]
+    ended = [
+        6,
+        say.answer(
+            "rolled-back", "crash-loop", message="it kept exiting", retry="slotward update --clear-failed 1.1.0"
+        ),
+    ]
+    agent.says(confirm=[crash, crash, ended])
+    result = run_module("confirm", executable=agent.path, id=ID)
+    assert (result["failed"], result["code"]) == (True, "bad-answer")
+    result = run_module("confirm", executable=agent.path, id=ID, wait_s=20)
+    assert (result["failed"], result["state"], result["retry"]) == (True, "rolled-back", ended[1]["retry"])
+    agent.says(confirm=[crash])
+    result = run_module("confirm", executable=agent.path, id=ID, wait_s=1)
+    assert (result["failed"], result["code"]) == (True, "bad-answer")
+
+
 def test_S11_confirming_again_changes_nothing(agent: Any, run_module: Any, say: Any) -> None:
     """A trial that was confirmed is confirmed."""
     agent.says(confirm=[[0, say.answer("confirmed", from_="1.0.0", to="1.1.0")]])
