@@ -88,6 +88,31 @@ def test_a_host_is_installed_and_upgraded_in_each_mode(
     assert operator.changed(operator.install(v110)) == 0
 
 
+@pytest.mark.quick_modes
+@pytest.mark.only_modes(modes.HELPER, modes.START)
+def test_a_damaged_agent_is_brought_back_in_its_mode(
+    bare: nodes.Node, operator: operators.Operator, v110: releases.Release
+) -> None:
+    """The account and root's part stay as they were; what runs the damaged bytes is restarted."""
+    more: dict[str, Any] = {"agent_mode": bare.mode.name, **FIX}
+    assert operator.changed(operator.install(v110, **more)) > 0
+    for damage in (
+        f"rm {nodes.SLOTS}/current {nodes.SLOTS}/good",
+        f'echo >>"$(readlink -f {nodes.ENTRYPOINT})"; systemctl restart {nodes.UNIT}',
+        f': >"$(readlink -f {nodes.ENTRYPOINT})"; systemctl restart {nodes.UNIT}',
+    ):
+        bare.sh(damage, check=False)
+        assert operator.changed(operator.install(v110)) > 0, damage
+        assert (bare.running(), bare.unit().active) == ("1.1.0", "active"), damage
+        bare.sh(f"rm -f {nodes.SLOTS}/*.broken-*")
+        failing = {name: told for name, told in bare.doctor().items() if told[0] == "fail"}
+        assert set(failing) <= {"unit"}, (
+            failing
+        )  # which for a minute still tells how often the damaged one was restarted
+    assert operator.changed(operator.install(v110)) == 0
+    bare.damaged = True
+
+
 def test_a_host_is_moved_from_mode_to_mode_and_loses_nothing(
     bare: nodes.Node,
     operator: operators.Operator,
