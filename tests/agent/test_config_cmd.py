@@ -173,8 +173,8 @@ def test_the_staged_release_is_asked_as_the_service_user(product: products.Produ
     seen = pathlib.Path(product.slots_dir) / "seen"
     effects.check_config(product, staged(product, f'echo "$*" >{seen}\n'), "1.1.0")
     assert seen.read_text() == f"config check --config {good} --json\n"
-    call = (pathlib.Path(product.slots_dir) / "calls").read_text().splitlines()[-1]
-    assert f"--unit=slotward-config-slotward-{os.getpid()} " in call
+    call = (pathlib.Path(product.slots_dir) / "calls").read_text().splitlines()[-2]
+    assert f"--unit=slotward-config-slotward-{os.getpid()}-" in call
     for wanted in ("User=nobody", "ProtectSystem=strict", "PrivateNetwork=yes", "CapabilityBoundingSet="):
         assert f"--property={wanted}" in call
 

@@ -19,7 +19,7 @@ import pytest
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import probe_http, probe_journal, probe_kinds, probes
+from slotward import bus, probe_http, probe_journal, probe_kinds, probes
 
 DEMO = products.Product("demo", "demo.service", "/usr/local/bin/demo", "/srv/demo", trial_length_s=60)
 
@@ -484,3 +484,20 @@ def test_every_kind_of_the_table_is_known() -> None:
 
     choices = next(key.choices for key in product_table.KEYS if (key.section, key.name) == ("probe-*", "kind"))
     assert set(choices) == {*probes.KINDS, "journal"}
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_what_could_not_be_asked_without_a_bus_says_neither(
+    tmp_path: pathlib.Path, systemctl: None, monkeypatch: pytest.MonkeyPatch, listens: bool
+) -> None:
+    """A trial is not failed for a bus that is gone; a command that cannot be begun for another reason has failed."""
+    (tmp_path / "fail-systemd-run").write_text("1")
+    monkeypatch.setattr(bus, "SOCKET", str(tmp_path / "bus"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+        if listens:
+            peer.bind(bus.SOCKET)
+            peer.listen(8)
+        asked = DEMO._replace(user="nobody", probes=(probe("command", command=("/bin/true",)),))
+        (seen,) = probes.Runner(asked, probe_journal.Since(0)).round()
+    assert seen.ok is (False if listens else None)
+    assert ("D-Bus does not listen" in seen.why) is not listens

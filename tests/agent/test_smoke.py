@@ -9,7 +9,7 @@ import pytest
 
 from slotcore import codes
 from slotcore import product as products
-from slotward import effects
+from slotward import effects, program_facts
 
 SAYS = "#!/bin/sh\necho slotward 1.1.0\n"
 ONCE = '#!/bin/sh\n[ -e "$0.tried" ] || { : >"$0.tried"; %s; }\necho slotward 1.1.0\n'
@@ -52,3 +52,20 @@ def test_what_hangs_is_not_waited_for_twice(
     monkeypatch.setattr(effects, "SMOKE_TIMEOUT_S", 0)
     assert tried(tmp_path, NEVER) == codes.SMOKE_TEST_FAILED
     assert (tmp_path / "b.tried").read_text() == "again\n"
+
+
+def test_a_bus_that_is_gone_is_no_property_of_the_bytes(tmp_path: pathlib.Path, systemctl: None) -> None:
+    """systemd-run fails for itself: tried again later, and nothing is remembered of the release."""
+    (tmp_path / "fail-systemd-run").write_text("1")
+    with pytest.raises(codes.Retryable, match="Failed to start transient service unit") as caught:
+        tried(tmp_path, SAYS)
+    assert caught.value.code == codes.SYSTEMD_FAILED
+
+
+def test_a_configuration_check_that_never_ran_refuses_nothing(tmp_path: pathlib.Path, systemctl: None) -> None:
+    """Nor does it count as an answer of the product's."""
+    product = products.Product("demo", "demo.service", str(tmp_path / "entry"), str(tmp_path), config_check=("check",))
+    (tmp_path / "fail-systemd-run").write_text("1")
+    with pytest.raises(codes.Retryable) as caught:
+        program_facts.demand_config(product, str(tmp_path / "b"), "1.1.0")
+    assert caught.value.code == codes.SYSTEMD_FAILED

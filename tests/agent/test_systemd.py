@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -177,9 +178,53 @@ def test_w13_a_transient_unit_takes_its_output_and_its_limits(fake: Fake) -> Non
         ["sh", "-c", "echo out; echo err >&2; exit 7"], ["User=nobody"], timeout_s=20, what="smoke-demo"
     )
     assert answer == systemd.Output(7, "out\nerr\n")
-    (call,) = fake.calls()
-    assert call.startswith(f"systemd-run --quiet --collect --pipe --wait --unit=slotward-smoke-demo-{os.getpid()} ")
+    call, forgotten = fake.calls()
+    assert forgotten == f"reset-failed -- {unit_in(call)}", "7 is no status of systemd-run's own"
+    assert call.startswith(f"systemd-run --quiet --pipe --wait --unit=slotward-smoke-demo-{os.getpid()}-")
     assert "--property=User=nobody --property=RuntimeMaxSec=20 " in call
+
+
+def unit_in(call: str) -> str:
+    """The name of the transient unit that a call of systemd-run asks for."""
+    return call.partition("--unit=")[2].split()[0]
+
+
+GONE = "ActiveState=inactive\nResult=success\n"
+RUNS = "ActiveState=active\nResult=success\n"
+NO_FORK = "ActiveState=failed\nResult=resources\n"
+
+
+@pytest.mark.parametrize(
+    ("ends", "shown"),
+    [("exit 1", GONE), ("exit 1", RUNS), ("exit 1", NO_FORK), ("exit 0", RUNS), ("exit 0", NO_FORK)],
+    ids=["never-there", "still-runs", "no-resources", "bus-lost", "bus-lost-and-failed"],
+)
+def test_what_systemd_run_cannot_follow_says_nothing_of_the_command(fake: Fake, ends: str, shown: str) -> None:
+    """A bus that is gone, before or meanwhile: systemd-run's own 1 is no program's, and the unit is asked."""
+    (fake.root / "hook-show").write_text(f"for one in $FAKE_SYSTEMD/show-*; do printf '{shown}' >$one; done\n")
+    with pytest.raises(codes.Retryable, match=r"systemd-run ended with status [01]: Failed to connect to bus"):
+        systemd.run_transient(["sh", "-c", f"echo Failed to connect to bus; {ends}"], (), timeout_s=20, what="smoke")
+    unit = unit_in(fake.calls()[0])
+    assert fake.calls()[-2:] == [f"stop -- {unit}", f"reset-failed -- {unit}"]
+
+
+@pytest.mark.parametrize("result", ["exit-code", "timeout", "core-dump", "oom-kill"])
+def test_a_programs_own_end_is_told_from_systemd_runs(fake: Fake, result: str) -> None:
+    """Where systemd says so: its status 1, its time limit, its crash."""
+    hook = f"for one in $FAKE_SYSTEMD/show-*; do printf 'ActiveState=failed\nResult={result}\n' >$one; done\n"
+    (fake.root / "hook-show").write_text(hook)
+    answer = systemd.run_transient(["sh", "-c", "echo no; exit 1"], (), timeout_s=20, what="smoke")
+    assert answer == systemd.Output(1, "no\n")
+    unit = unit_in(fake.calls()[0])
+    assert fake.calls()[1:] == [f"show --property=ActiveState,Result -- {unit}", f"reset-failed -- {unit}"]
+
+
+def test_no_two_transient_units_have_one_name(fake: Fake) -> None:
+    """Of the one before it could be said how it ended."""
+    for _turn in range(3):
+        systemd.run_transient(["true"], (), timeout_s=20, what="smoke")
+    units = {unit_in(call) for call in fake.calls() if call.startswith("systemd-run")}
+    assert len(units) == 3
 
 
 @pytest.mark.parametrize(("status", "begun"), [(217, False), (226, False), (203, True), (199, True), (255, True)])
@@ -198,7 +243,8 @@ def test_a_transient_unit_that_does_not_end_is_killed(fake: Fake, monkeypatch: p
     monkeypatch.setattr(systemd, "START_S", 0.2)
     with pytest.raises(codes.Retryable, match="no answer"):
         systemd.run_transient(["sleep", "10"], (), timeout_s=0.1, what="smoke")
-    assert fake.calls()[-1] == f"kill --signal=KILL -- slotward-smoke-{os.getpid()}"
+    unit = unit_in(fake.calls()[0])
+    assert fake.calls()[-2:] == [f"stop -- {unit}", f"reset-failed -- {unit}"]
 
 
 def test_a_unit_whose_file_is_gone_already_is_stopped(fake: Fake, tmp_path: pathlib.Path) -> None:
@@ -214,10 +260,11 @@ def test_a_unit_whose_file_is_gone_already_is_stopped(fake: Fake, tmp_path: path
 
 
 def test_an_attached_command_answers_with_its_own_status(fake: Fake, capfd: pytest.CaptureFixture[str]) -> None:
-    """Its streams are this process's own."""
-    assert systemd.run_attached(["sh", "-c", "echo hello; exit 3"], "slotward-x") == 3
-    assert capfd.readouterr().out == "hello\n"
-    assert fake.calls() == ["systemd-run --quiet --collect --pipe --wait --unit=slotward-x -- sh -c echo hello; exit 3"]
+    """What it answers is taken; its other streams are this process's own."""
+    script = "echo hello; echo on the way >&2; exit 3"
+    assert systemd.run_attached(["sh", "-c", script], "slotward-x") == systemd.Output(3, "hello\n")
+    assert capfd.readouterr() == ("", "on the way\n")
+    assert fake.calls() == [f"systemd-run --quiet --collect --pipe --wait --unit=slotward-x -- sh -c {script}"]
 
 
 def test_a_detached_command_is_not_waited_for(fake: Fake) -> None:
@@ -282,3 +329,21 @@ def test_words_of_a_transient_unit_are_no_variables() -> None:
     """A command's words are words (products.md, section 1): systemd would put variables in their place."""
     command = systemd.transient(["/srv/$x/hook", "--why", "costs $5, ${HOME}", "$$"], "unit")
     assert command[command.index("--") + 1 :] == ["/srv/$x/hook", "--why", "costs $$5, $${HOME}", "$$$$"]
+
+
+def test_who_is_interrupted_waits_for_nothing(fake: Fake) -> None:
+    """An operator's Ctrl-C, or a cancel, comes as an exception."""
+
+    def cancel(_number: int, _frame: object) -> None:
+        raise codes.Retryable(codes.CANCELLED, "cancelled")
+
+    before = signal.signal(signal.SIGALRM, cancel)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    began = time.monotonic()
+    try:
+        with pytest.raises(codes.Retryable, match="cancelled"):
+            systemd.run_attached(["sleep", "20"], "slotward-x")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 10
+    assert fake.calls()

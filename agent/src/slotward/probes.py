@@ -15,7 +15,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from slotcore import codes, probing
 from slotcore import product as products
-from slotward import probe_journal, probe_kinds, waits
+from slotward import bus, probe_journal, probe_kinds, waits
 
 SPARE_S = 5.0
 """What a probe's own limit may need to take effect: systemd ends a command, a connection is cut."""
@@ -57,7 +57,9 @@ class _Try:
     def _run(self) -> None:
         try:
             self._said = self._look()
-        except (codes.Refused, codes.Retryable) as error:
+        except codes.Retryable as error:
+            self._said = (None if bus.problem() else False, str(error))  # without a bus nothing is said of the release
+        except codes.Refused as error:
             self._said = (False, str(error))
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""

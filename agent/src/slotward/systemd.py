@@ -38,13 +38,15 @@ def environment() -> Dict[str, str]:
     return kept
 
 
-def _no_systemd(program: str) -> codes.Refused:
+def no_systemd(program: str) -> codes.Refused:
+    """The refusal of a host on which that program is not there."""
     return codes.refused(
         codes.NO_SYSTEMD, f"cannot run {program}: this host has no systemd, so nothing could end a trial"
     )
 
 
-def _failed(argv: Sequence[str], why: str) -> codes.Retryable:
+def failed(argv: Sequence[str], why: str) -> codes.Retryable:
+    """The error of a command that says nothing, or no; it names the command."""
     return codes.Retryable(codes.SYSTEMD_FAILED, f"`{' '.join(argv)}` {why}")
 
 
@@ -63,11 +65,11 @@ def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[s
             check=False,
         )
     except FileNotFoundError:
-        raise _no_systemd(argv[0]) from None
+        raise no_systemd(argv[0]) from None
     except subprocess.TimeoutExpired:
-        raise _failed(argv, f"gave no answer within {timeout_s:g} s") from None
+        raise failed(argv, f"gave no answer within {timeout_s:g} s") from None
     except OSError as error:
-        raise _failed(argv, f"cannot be run: {error.strerror}") from None
+        raise failed(argv, f"cannot be run: {error.strerror}") from None
 
 
 def _systemctl(arguments: Sequence[str], timeout_s: float = QUICK_S) -> str:
@@ -77,8 +79,8 @@ def _systemctl(arguments: Sequence[str], timeout_s: float = QUICK_S) -> str:
     if done.returncode != 0:
         said = " ".join((done.stderr.strip() or done.stdout.strip() or "no output").split())
         if "not been booted with systemd" in said:
-            raise _no_systemd("systemctl")
-        raise _failed(argv, f"ended with status {done.returncode}: {said[-400:]}")
+            raise no_systemd("systemctl")
+        raise failed(argv, f"ended with status {done.returncode}: {said[-400:]}")
     return done.stdout
 
 
@@ -100,7 +102,7 @@ def version() -> int:
     text = _systemctl(["--version"])
     words = text.split()
     if len(words) < 2 or not words[1].isdigit():
-        raise _failed(["systemctl", "--version"], f"answers {text[:80]!r}, no version")
+        raise failed(["systemctl", "--version"], f"answers {text[:80]!r}, no version")
     return int(words[1])
 
 
@@ -175,7 +177,7 @@ def create_files(path: str) -> None:
     argv = ["systemd-tmpfiles", "--create", path]
     done = _run(argv, START_S)
     if done.returncode != 0:
-        raise _failed(argv, f"ended with status {done.returncode}: {' '.join(done.stderr.split())[-400:]}")
+        raise failed(argv, f"ended with status {done.returncode}: {' '.join(done.stderr.split())[-400:]}")
 
 
 def daemon_reload() -> None:
@@ -206,8 +208,12 @@ def refuses(path: str) -> str:
     return "; ".join(about[-3:]) or f"systemd-analyze verify ended with status {done.returncode}"
 
 
+COLLECTED = ("--collect", "--pipe", "--wait")
+"""How most are run: systemd forgets the unit when it has ended, however that was."""
+
+
 def transient(
-    argv: Sequence[str], unit: str, properties: Sequence[str] = (), options: Sequence[str] = ("--pipe", "--wait")
+    argv: Sequence[str], unit: str, properties: Sequence[str] = (), options: Sequence[str] = COLLECTED
 ) -> List[str]:
     """The command that runs `argv` in a transient unit of that name, outside the caller's sandbox and session.
 
@@ -215,84 +221,75 @@ def transient(
     """
     words = [word.replace("$", "$$") for word in argv[1:]]
     settings = [f"--property={setting}" for setting in properties]
-    return ["systemd-run", "--quiet", "--collect", *options, f"--unit={unit}", *settings, "--", *argv[:1], *words]
-
-
-def _run_bounded(argv: Sequence[str], timeout_s: float) -> Output:
-    """Run a command and keep the last that each of its streams said, however much that was.
-
-    Whoever holds a stream when the command has ended is not waited for: it may be another process of the same account.
-    """
-    import select
-    import subprocess
-
-    pipe = subprocess.PIPE
-    try:
-        process = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment())
-    except FileNotFoundError:
-        raise _no_systemd(argv[0]) from None
-    except OSError as error:
-        raise _failed(argv, f"cannot be run: {error.strerror}") from None
-    said = {stream.fileno(): b"" for stream in (process.stdout, process.stderr) if stream is not None}
-    ended, open_ones, until = os.pidfd_open(process.pid), set(said), time.monotonic() + timeout_s
-    try:
-        with process:
-            ready = [ended, *open_ones]
-            while ready != [ended]:
-                left = until - time.monotonic()
-                ready = select.select([ended, *open_ones], [], [], left)[0] if left > 0 else []
-                if not ready:
-                    process.kill()
-                    raise _failed(argv, f"gave no answer within {timeout_s:g} s")
-                for one in open_ones.intersection(ready):
-                    block = os.read(one, MAX_OUTPUT)
-                    said[one] = (said[one] + block)[-MAX_OUTPUT:]
-                    open_ones -= set() if block else {one}
-    finally:
-        os.close(ended)
-    return Output(process.returncode, b"".join(said.values()).decode("utf-8", "replace")[-MAX_OUTPUT:])
+    return ["systemd-run", "--quiet", *options, f"--unit={unit}", *settings, "--", *argv[:1], *words]
 
 
 NOT_BEGUN = frozenset(range(200, 246)) - {203}  # systemd's own (systemd.exec(5)), but for the kernel's no to a program
+UNSURE = frozenset((0, 1))
+"""What systemd-run ends with for a program, and for itself: 0 when the bus goes away meanwhile, 1 for any other failure.
+
+It is also 1 for what systemd ends by any result but a status.
+"""
+PROGRAMS_OWN = frozenset(("exit-code", "signal", "core-dump", "timeout", "watchdog", "oom-kill"))
+"""systemd's words for how a program ended; all else is about what systemd itself could not do (systemd.service(5))."""
 
 
 def run_transient(argv: Sequence[str], properties: Sequence[str], timeout_s: float, what: str) -> Output:
     """Run a command in a transient unit, bounded in time, and take what it wrote.
 
-    What systemd itself cannot begin raises Retryable: that says nothing of the command.
+    What systemd itself cannot begin, or systemd-run not follow to its end, raises Retryable: that says nothing of the
+    command. The unit that failed is there to be asked until it is forgotten here, so it has a name of its own.
     """
-    unit = f"slotward-{what}-{os.getpid()}"
+    from slotward import bounded
+
+    unit = f"slotward-{what}-{os.getpid()}-{time.monotonic_ns()}"
     limits = (f"RuntimeMaxSec={timeout_s:g}", "TimeoutStopSec=2", "KillSignal=SIGKILL")
-    command = transient(argv, unit, (*properties, *limits))
+    command = transient(argv, unit, (*properties, *limits), ("--pipe", "--wait"))
+    left = True
     try:
-        done = _run_bounded(command, timeout_s + START_S)
+        done = bounded.run(command, timeout_s + START_S)
+        if done.code in UNSURE or done.code < 0:
+            _demand_ended(unit, argv, done)
+        left = done.code != 0
     except codes.Retryable:
-        _run(["systemctl", "kill", "--signal=KILL", "--", unit], QUICK_S)
+        _run(["systemctl", "stop", "--", unit], QUICK_S)
         raise
+    finally:
+        if left:
+            reset_failed(unit)
     if done.code in NOT_BEGUN:
-        raise _failed(argv, f"could not be begun (status {done.code}): `journalctl -b -t systemd -n 20` says why")
+        raise failed(argv, f"could not be begun (status {done.code}): `journalctl -b -t systemd -n 20` says why")
     return done
 
 
-def run_attached(argv: Sequence[str], unit: str, properties: Sequence[str] = ()) -> int:
-    """Run a command in a transient unit with this process's own streams, and wait; the unit outlives this process."""
-    import subprocess
+def _demand_ended(unit: str, argv: Sequence[str], done: Output) -> None:
+    """Raise Retryable unless systemd says that the unit's program ended, by itself or for its limits."""
+    shown = show(unit, ("ActiveState", "Result"))
+    state, result = shown.get("ActiveState"), shown.get("Result")
+    if (done.code == 0 and state == "inactive") or (done.code != 0 and state == "failed" and result in PROGRAMS_OWN):
+        return
+    from slotward import bus
 
-    command = transient(argv, unit, properties)
-    try:
-        return subprocess.run(command, env=environment(), check=False).returncode
-    except FileNotFoundError:
-        raise _no_systemd(command[0]) from None
-    except OSError as error:
-        raise _failed(command, f"cannot be run: {error.strerror}") from None
+    said = " ".join(done.output.split())[-300:] or "no output"
+    why = bus.problem() or "`journalctl -b -t systemd -n 20` says more"
+    raise failed(
+        argv, f"could not be begun, or followed to its end: systemd-run ended with status {done.code}: {said}; {why}"
+    )
+
+
+def run_attached(argv: Sequence[str], unit: str, properties: Sequence[str] = ()) -> Output:
+    """Run a command in a transient unit with this process's own input and errors, and wait; the unit outlives this process."""
+    from slotward import bounded
+
+    return bounded.attached(transient(argv, unit, properties))
 
 
 def run_detached(argv: Sequence[str], unit: str, properties: Sequence[str] = (), timeout_s: float = QUICK_S) -> None:
     """Have a command run in a transient unit, without waiting for it."""
-    command = transient(argv, unit, properties, ("--no-block",))
+    command = transient(argv, unit, properties, ("--collect", "--no-block"))
     done = _run(command, timeout_s)
     if done.returncode != 0:
-        raise _failed(command, f"ended with status {done.returncode}: {done.stderr.strip()[-400:]}")
+        raise failed(command, f"ended with status {done.returncode}: {done.stderr.strip()[-400:]}")
 
 
 def booted() -> Optional[str]:
