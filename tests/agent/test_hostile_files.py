@@ -1045,6 +1045,7 @@ COVERED: Mapping[str, str] = {
     "lock._open": "lock",
     "lock.holder": "holder",
     "lock_owner.of": PROC,
+    "removed_lock._held": PROC,
     "mode_steps._remove": "an empty directory of root's",
     "node.Node._close": "socket",
     "node.Node._listen": "socket",

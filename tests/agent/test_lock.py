@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from typing import Iterator
+from typing import Iterator, List
 
 import pytest
 
@@ -238,3 +238,85 @@ def test_waiting_for_looks_has_an_end(product: products.Product, monkeypatch: py
         pass
     assert caught.value.code == codes.IN_PROGRESS
     assert "an unknown change" in caught.value.text
+
+
+def removed(product: products.Product, what: str) -> int:
+    """A lock that is held, and whose file somebody has removed; the descriptor holds it."""
+    descriptor = lock._open(product)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    lock._sign(descriptor, what)
+    path_of(product).unlink()
+    return descriptor
+
+
+def test_a_lock_that_was_removed_while_it_is_held_is_held(product: products.Product) -> None:
+    """Whoever comes is told who holds it, and leaves no new file that the next one would find free."""
+    descriptor = removed(product, "upgrade to 1.1.0")
+    for _turn in range(2):
+        with pytest.raises(codes.Retryable) as caught, lock.held(product, "upgrade to 1.2.0"):
+            pass
+        assert caught.value.code == codes.IN_PROGRESS
+        assert f"upgrade to 1.1.0, process {os.getpid()}" in caught.value.text
+        assert not path_of(product).exists()
+    owner = lock.holder(product)
+    assert owner is not None
+    assert owner.what == "upgrade to 1.1.0"
+    os.close(descriptor)
+    assert lock.holder(product) is None
+    with lock.held(product, "upgrade to 1.2.0"):
+        assert path_of(product).exists()
+
+
+def test_a_removed_lock_is_waited_for_as_any_is(product: products.Product) -> None:
+    """Where that is asked for."""
+    descriptor = removed(product, "upgrade to 1.1.0")
+    timer = threading.Timer(0.4, os.close, (descriptor,))
+    timer.start()
+    with lock.held(product, "rollback", 60):
+        assert lock.holder(product) is not None
+    timer.join()
+
+
+def test_a_removed_lock_that_nobody_holds_stops_nothing(product: products.Product) -> None:
+    """Somebody may still have it open: who waited for it, or looked."""
+    descriptor = removed(product, "upgrade to 1.1.0")
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    with lock.held(product, "upgrade to 1.2.0"):
+        assert path_of(product).exists()
+    os.close(descriptor)
+
+
+def test_who_waited_for_a_lock_that_was_removed_takes_the_one_that_is_there(
+    product: products.Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two would hold one each."""
+    taken: List[int] = []
+    take = lock._take
+
+    def late(descriptor: int, asked: products.Product, until: float) -> None:
+        if not taken:
+            path_of(asked).unlink()
+            path_of(asked).touch(0o600)
+        taken.append(descriptor)
+        take(descriptor, asked, until)
+
+    monkeypatch.setattr(lock, "_take", late)
+    with lock.held(product, "upgrade to 1.2.0"):
+        assert len(taken) == 2
+        with pytest.raises(codes.Retryable), lock.held(product, "setup"):
+            pass
+
+
+@needs_root
+def test_only_roots_own_are_believed(product: products.Product) -> None:
+    """Somebody else's file of that name, held by somebody else, stops nothing."""
+    os.chmod(product.slots_dir, 0o777)
+    script = "exec 9>lock; flock 9; rm lock; echo; exec sleep 60"
+    with subprocess.Popen(
+        ["sh", "-c", script], cwd=product.slots_dir, user=NOBODY, group=NOBODY, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with lock.held(product, "test"):
+            assert path_of(product).exists()
+        other.kill()

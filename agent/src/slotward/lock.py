@@ -3,6 +3,7 @@
 
 - Only root can open the file: whoever may read a file may lock it too, and a lock that anybody can take stops updates.
 - Who looks whether it is taken holds it shared for a moment; that is nobody's change, and is waited for.
+- A file that is removed while it is held frees nothing: its holder is found by what it has open.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ LOOKS = 50
 LABEL_LOOKS = 10
 """Whoever has taken the lock writes who it is a moment later."""
 LOOK_S = 0.02
+REMOVED_S = 0.2
 UNKNOWN = status.Lock(0, 0, "an unknown change")
 MOST = 200
 
@@ -41,6 +43,8 @@ def holder(product: products.Product) -> Optional[status.Lock]:
     """Who holds the lock now; None when it is free, and for others than root, who cannot know."""
     try:
         descriptor = os.open(product.path("lock"), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return _of_removed(product)
     except OSError:
         return None
     try:
@@ -69,6 +73,14 @@ def _by_the_kernel(descriptor: int, label: Optional[status.Lock]) -> status.Lock
     return lock_owner.of(descriptor) or lock_owner.gone(label)
 
 
+def _of_removed(product: products.Product) -> Optional[status.Lock]:
+    """Who holds the lock whose file is gone."""
+    from slotward import removed_lock
+
+    data = removed_lock.label(product.path("lock"))
+    return None if data is None else _parse(data) or UNKNOWN
+
+
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -83,6 +95,25 @@ def _busy(product: products.Product, owner: status.Lock) -> codes.Retryable:
     who = f", process {owner.pid}, for {owner.age_s} s" if owner.pid else ""
     text = f"an update of {product.name} is already in progress: {owner.what}{who}; try again when it has ended"
     return codes.Retryable(codes.IN_PROGRESS, text)
+
+
+def _await_removed(product: products.Product, until: float) -> None:
+    """Make no new lock while somebody holds one that was removed."""
+    while os.path.isdir(product.slots_dir) and not os.path.lexists(product.path("lock")):
+        owner = _of_removed(product)
+        if owner is None:
+            return
+        if time.monotonic() >= until:
+            raise _busy(product, owner)
+        time.sleep(REMOVED_S)
+
+
+def _is_there(product: products.Product, descriptor: int) -> bool:
+    """Whether what is locked is the lock: its file may have been removed while it was waited for."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.lstat(product.path("lock")))
+    except FileNotFoundError:
+        return False
 
 
 def _open(product: products.Product) -> int:
@@ -124,12 +155,26 @@ def _take(descriptor: int, product: products.Product, until: float) -> None:
 @contextlib.contextmanager
 def held(product: products.Product, what: str, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the lock while changing the slots directory; raises Retryable `in-progress` when it is taken for so long, or at once."""
-    descriptor = _open(product)
+    descriptor = _held(product, time.monotonic() + wait_s)
     try:
-        _take(descriptor, product, time.monotonic() + wait_s)
         _sign(descriptor, what)
         yield
     finally:
+        os.close(descriptor)
+
+
+def _held(product: products.Product, until: float) -> int:
+    """The lock, taken."""
+    while True:
+        _await_removed(product, until)
+        descriptor = _open(product)
+        try:
+            _take(descriptor, product, until)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if _is_there(product, descriptor):
+            return descriptor
         os.close(descriptor)
 
 
