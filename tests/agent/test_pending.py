@@ -230,3 +230,44 @@ def test_a_flag_of_going_back_after_confirmation_ends_no_trial(start: Start, fla
     answer = run(start, "rollback", flag)
     assert (answer.exit, answer.json["changed"]) == (answers.USAGE, False)
     assert "--to" in answer.lines[0]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("confirm", "--pending", "--source", "gateway"),
+        ("confirm", "--id", ID, "--source", "gateway"),
+        ("rollback", "--pending"),
+        ("rollback",),
+        ("rollback", "--id", ID),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("claimed", [False, True])
+def test_a_trial_in_slots_that_the_configuration_names_no_more_is_told(
+    trial: Start, words: Tuple[str, ...], claimed: bool
+) -> None:
+    """Nobody is told that there is nothing to do while the guard has a trial in hand; with the slots back it goes on."""
+    facts = trial.root / "guard" / "guard.d" / "slotward.env"
+    facts.write_text(f"UNIT=slotward.service\nSLOTS={trial.slots}\n")
+    if claimed:
+        os.rename(trial.slots / "trial", trial.slots / "trial.revert")
+    trial.configure(confirm_sources="gateway", settle_s=0, slots_dir=str(trial.root / "others"))
+    for made in (False, True):
+        if made:
+            (trial.root / "others").mkdir()
+        answer = run(trial, *words)
+        assert (answer.exit, answer.json["code"]) == (answers.RETRY, "trial-pending"), answer.lines
+        for said in (str(facts), f"{trial.root}/others", str(trial.slots), ID):
+            assert said in answer.json["message"]
+    assert (trial.slots / "current").readlink().name == "b"
+    trial.configure(confirm_sources="gateway", settle_s=0)
+    assert run(trial, "rollback", "--id", ID).json["state"] == "rolled-back"
+
+
+def test_slots_that_were_left_without_a_trial_say_nothing(start: Start) -> None:
+    """There is nothing to do, and that is said."""
+    (start.root / "guard" / "guard.d" / "slotward.env").write_text(f"UNIT=slotward.service\nSLOTS={start.slots}\n")
+    start.configure(confirm_sources="gateway", slots_dir=str(start.root / "others"))
+    (start.root / "others").mkdir()
+    assert run(start, "rollback", "--pending").json["code"] == "ok"

@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> answers.Answer:
         return answers.usage(args.product, text)
     setup = own.asked(args)
     product = setup.product
+    if not os.path.isdir(product.slots_dir):
+        _demand_none_elsewhere(product)
     if args.command == "confirm":
         if setup.problems:  # who must confirm, and after how long, would be a default's word
             raise codes.BadConfig(setup.problems)
@@ -66,8 +68,16 @@ def _about_any(product: products.Product, act: Callable[[str], answers.Answer]) 
     pending = _settled(product, "look for a trial").settlement.on_trial
     if pending is not None:
         return act(pending.trial_id)
+    _demand_none_elsewhere(product)
     said = f"no trial of {product.name} is pending: nothing to do"
     return answers.Answer(answers.DONE, answers.base(product.name, "idle", message=said), [said])
+
+
+def _demand_none_elsewhere(product: products.Product) -> None:
+    """Before it is said that there is no trial: there may be one in slots that the configuration names no more."""
+    from slotward import unfinished
+
+    unfinished.demand_none_elsewhere(product)
 
 
 def ended(product: products.Product, last: records.Last, changed: bool) -> answers.Answer:
@@ -136,6 +146,7 @@ def _own_trial(
     last = seen.state.update.last
     if last is not None and trial_id is not None and last.trial_id == trial_id:
         return ended(product, last, changed=False)
+    _demand_none_elsewhere(product)
     named = f": {trial_id} is not known here" if trial_id else ""
     raise codes.refused(codes.NO_TRIAL, f"no trial of {product.name} is pending{named}{after}")
 

@@ -8,6 +8,8 @@ Rules:
 
 from __future__ import annotations
 
+from typing import Optional
+
 from slotcore import codes, keeping, settle
 from slotcore import product as products
 from slotward import cmd_setup, installed, manager, units
@@ -19,12 +21,39 @@ def refuse(product: products.Product, seen: manager.Look) -> None:
     pending = keeping.pending(product, seen.state)
     if pending is not None and not units.keeps_data(product):
         raise codes.Retryable(pending.code, pending.text)
-    found = installed.read_file(f"{units.GUARD_DIR}/guard.d/{product.name}.env")
+    before = earlier(product)
+    if before is not None:
+        _refuse_earlier(before)
+
+
+def earlier(product: products.Product) -> Optional[products.Product]:
+    """The product with the slots that the guard knows, where the configuration names others; None where it does not."""
+    found = installed.read_file(facts_of(product))
     lines = found[1].decode("utf-8", "replace").split("\n") if found is not None else []
     for line in lines:
-        key, _equals, earlier = line.partition("=")
-        if key == "SLOTS" and earlier.startswith("/") and earlier != product.slots_dir:
-            _refuse_earlier(product._replace(slots_dir=earlier))
+        key, _equals, slots = line.partition("=")
+        if key == "SLOTS" and slots.startswith("/") and slots != product.slots_dir:
+            return product._replace(slots_dir=slots)
+    return None
+
+
+def facts_of(product: products.Product) -> str:
+    """The file with what the guard knows of the product."""
+    return f"{units.GUARD_DIR}/guard.d/{product.name}.env"
+
+
+def demand_none_elsewhere(product: products.Product) -> None:
+    """Raise Retryable `trial-pending` where the guard has a trial in hand in other slots than the configuration names."""
+    before = earlier(product)
+    settlement = manager.look(before).settlement if before is not None else None
+    if before is None or settlement is None or settlement.action is settle.Action.NONE:
+        return
+    which = f"trial {settlement.trial.trial_id}" if settlement.trial is not None else "a trial"
+    raise codes.Retryable(
+        codes.TRIAL_PENDING,
+        f"the configuration of {product.name} names the slots {product.slots_dir}, where no trial is; {facts_of(product)} names "
+        f"{before.slots_dir}, where {which} is not ended or not settled: set slots_dir to {before.slots_dir} again and repeat this",
+    )
 
 
 def _refuse_earlier(before: products.Product) -> None:
