@@ -155,12 +155,48 @@ def _of_os_error(args: Any, error: OSError) -> answers.Answer:
         refusal = codes.refused(codes.NOT_ROOT, f"cannot reach {error.filename}: {error.strerror}; run it as root")
         return answers.of_error(args.product, refusal)
     text = f"{error.filename or args.command}: {error.strerror or error}"
+    if error.filename is None and _is_nowhere():
+        text = "the directory that this was run from has been removed: change to one that is there, or name each file from the root"
     failed = answers.base(args.product, "failed", codes.OS_ERROR, text)
     return answers.Answer(answers.RETRY, failed, [f"failed ({codes.OS_ERROR}): {text}"])
 
 
+def _is_nowhere() -> bool:
+    """Whether the current directory is gone: a file that is not named from the root cannot be found from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+OUT_OF_MEMORY = (
+    "no memory is left for this process (by a limit of the shell, its unit or the host): what it had begun is finished or undone "
+    "by the next command; try again with more"
+)
+
+
+def _without_memory(as_json: bool) -> int:
+    """What there is to say when Python has had no memory for anything: nothing is imported for it."""
+    if as_json:
+        said = {"code": codes.OS_ERROR, "message": OUT_OF_MEMORY, "product": build_info.NAME, "state": "failed"}
+        fields = ", ".join(f'"{key}": "{value}"' for key, value in said.items())
+        print(f'{{"changed": false, "spec": 1, {fields}}}', flush=True)
+    else:
+        print(f"failed ({codes.OS_ERROR}): {OUT_OF_MEMORY}", file=sys.stderr)
+    return answers.RETRY
+
+
 def main(argv: List[str]) -> int:
     """Run one command; answers the exit status of node.md, section 6."""
+    try:
+        return _main(argv)
+    except MemoryError:
+        pass  # what its frames hold is let go of first
+    return _without_memory("--json" in argv)
+
+
+def _main(argv: List[str]) -> int:
     if argv[:1] == ["release"]:
         from slotward import release_cmd
 
