@@ -73,14 +73,6 @@ def _by_the_kernel(descriptor: int, label: Optional[status.Lock]) -> status.Lock
     return lock_owner.of(descriptor) or lock_owner.gone(label)
 
 
-def _of_removed(product: products.Product) -> Optional[status.Lock]:
-    """Who holds the lock whose file is gone."""
-    from slotward import removed_lock
-
-    data = removed_lock.label(product.path("lock"))
-    return None if data is None else _parse(data) or UNKNOWN
-
-
 def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -95,6 +87,32 @@ def _busy(product: products.Product, owner: status.Lock) -> codes.Retryable:
     who = f", process {owner.pid}, for {owner.age_s} s" if owner.pid else ""
     text = f"an update of {product.name} is already in progress: {owner.what}{who}; try again when it has ended"
     return codes.Retryable(codes.IN_PROGRESS, text)
+
+
+def _open(product: products.Product) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(product.path("lock"), flags, MODE)
+    except FileNotFoundError:
+        text = f"there is no {product.slots_dir}: run `slotward setup` first"
+        raise codes.refused(codes.GUARD_NOT_INSTALLED, text) from None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file of its own: remove it", product.path("lock"))
+    if os.geteuid() == 0 and found.st_uid != 0:
+        os.fchown(descriptor, 0, -1)
+    if stat.S_IMODE(found.st_mode) != MODE:
+        os.fchmod(descriptor, MODE)  # whatever the umask made of it, or an earlier version
+    return descriptor
+
+
+def _of_removed(product: products.Product) -> Optional[status.Lock]:
+    """Who holds the lock whose file is gone."""
+    from slotward import removed_lock
+
+    data = removed_lock.label(product.path("lock"))
+    return None if data is None else _parse(data) or UNKNOWN
 
 
 def _await_removed(product: products.Product, until: float) -> None:
@@ -114,24 +132,6 @@ def _is_there(product: products.Product, descriptor: int) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.lstat(product.path("lock")))
     except FileNotFoundError:
         return False
-
-
-def _open(product: products.Product) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        descriptor = os.open(product.path("lock"), flags, MODE)
-    except FileNotFoundError:
-        text = f"there is no {product.slots_dir}: run `slotward setup` first"
-        raise codes.refused(codes.GUARD_NOT_INSTALLED, text) from None
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no plain file of its own: remove it", product.path("lock"))
-    if os.geteuid() == 0 and found.st_uid != 0:
-        os.fchown(descriptor, 0, -1)
-    if stat.S_IMODE(found.st_mode) != MODE:
-        os.fchmod(descriptor, MODE)  # whatever the umask made of it, or an earlier version
-    return descriptor
 
 
 def _take(descriptor: int, product: products.Product, until: float) -> None:
