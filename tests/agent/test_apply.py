@@ -15,10 +15,11 @@ from typing import Callable, Dict, Iterator, Tuple
 
 import pytest
 from agent.starts import ID, UID, Shop, Signed, Start
+from support import faults as points
 
 from agent import accounts, starts
 from slotcore import asked, codes, recording, records
-from slotward import applying, cmd_apply, handed, lock, manager
+from slotward import answers, applying, cmd_apply, faults, handed, lock, manager
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root's part, and files of another account's")
 
@@ -338,6 +339,34 @@ def test_a_watchdog_that_cannot_be_armed_switches_nothing(start: Start, v110: Si
     assert start.applied()[1] == "idle"
     start.stage(v110, ELSE)
     assert start.applied()[1] == "trial"
+
+
+@pytest.mark.parametrize("point", points.swap_points(restart=False)[11:16])
+def test_a_trial_that_is_over_before_the_switch_lets_the_good_release_start(
+    start: Start, v110: Signed, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """This start was held up, and the guard has ended the trial: what waits for it is the release that is good."""
+    start.stage(v110)
+
+    def hit(where: str) -> None:
+        if where == point:
+            os.rename(start.slots / "trial", start.slots / "trial.revert")
+            with open(start.slots / "trial.revert", "ab") as file:
+                file.write(b"REASON=never-started\n")
+
+    monkeypatch.setattr(faults, "hit", hit)
+    assert start.applied() == (answers.RETRY, "failed", "cancelled")
+    monkeypatch.setattr(faults, "hit", lambda _point: None)
+    assert (start.link("current"), start.link("good"), start.on_trial()) == ("a", "a", "")
+    state = start.state()
+    assert (state.revert, state.update.last.state, state.update.last.trial_id) == (None, "abandoned", ID)
+    assert not any("restart" in call for call in start.calls())
+    assert (start.asked() or {})["state"] == "failed"
+    assert start.applied()[0] == answers.DONE  # its id is used up: the next start is no second try
+    assert start.link("current") == "a"
+    start.stage(v110, "00112233445566bb")
+    assert start.applied() == (answers.DONE, "trial", "not-confirmed")
+    start.runnable()
 
 
 def test_too_slow_is_for_good_and_stopped_is_not(start: Start, v110: Signed, monkeypatch: pytest.MonkeyPatch) -> None:

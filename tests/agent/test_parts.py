@@ -12,7 +12,7 @@ from agent.growing import Grove, archive
 
 from slotcore import codes, records, settle, trial
 from slotcore import product as products
-from slotward import executor, host, manager, parts, reversing, trees, trial_ids, undoing
+from slotward import executor, faults, host, manager, parts, reversing, trees, trial_ids, undoing
 
 PROGRAM = b"#!/bin/sh\nexec sleep 60\n"
 
@@ -168,6 +168,31 @@ def test_W1_a_unit_file_that_systemd_refuses_to_read_undoes_the_switch(grove: Gr
     again = release._replace(trial_id=trial_ids.new())
     manager.begin_trial(grove.product, manager.look(grove.product), again)
     assert trial.is_unit_read(host.read_state(grove.product).log)
+
+
+def test_a_trial_that_is_over_before_its_unit_file_is_read_goes_home(
+    grove: Grove, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host was held up; systemd is told that the old release's unit file is what counts, and nothing is restarted."""
+    parts.bring(grove.product, todo(grove))
+    release = _release(grove)
+    (grove.root / "calls").write_text("")
+
+    def hit(point: str) -> None:
+        if point.endswith(".Demand"):
+            (grove.slots / "trial").rename(grove.slots / "trial.revert")
+            with open(grove.slots / "trial.revert", "ab") as file:
+                file.write(b"REASON=never-started\n")
+
+    monkeypatch.setattr(faults, "hit", hit)
+    with pytest.raises(codes.Retryable):
+        manager.begin_trial(grove.product, manager.look(grove.product), release)
+    state = host.read_state(grove.product)
+    assert (state.current == state.good, state.revert, state.update.failed) == (True, None, ())
+    assert state.update.last is not None
+    assert state.update.last.state == "abandoned"
+    calls = (grove.root / "calls").read_text()
+    assert ("daemon-reload" in calls, "restart" in calls) == (True, False)
 
 
 def test_a_switch_that_is_undone_after_a_start_has_failed(grove: Grove) -> None:

@@ -12,7 +12,7 @@ import pytest
 from slotcore import audit, codes, recording, records
 from slotcore import product as products
 from slotcore import trust_record as trusts
-from slotward import host, manager
+from slotward import faults, host, manager
 
 PERMIT = trusts.Allowed("0123456789abcdef", "1.1.0", 2)
 OLD = records.SlotRecord("1.2.0", 3, "0" * 64, 3)
@@ -79,6 +79,25 @@ def test_I3_a_timer_that_does_not_start_costs_no_permit(place: products.Product)
         "permitted",
         "swapped",
     ]
+
+
+def test_I3_a_trial_that_is_over_before_its_switch_costs_no_permit(
+    place: products.Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard has ended it while this host was held up: nothing was started, so the same permit serves again."""
+
+    def hit(point: str) -> None:
+        if point.endswith(".Demand"):
+            os.rename(place.path("trial"), place.path("trial.revert"))
+            with open(place.path("trial.revert"), "ab") as file:
+                file.write(b"REASON=never-started\n")
+
+    monkeypatch.setattr(faults, "hit", hit)
+    with pytest.raises(codes.Retryable) as caught:
+        manager.begin_trial(place, manager.look(place), RELEASE)
+    assert caught.value.code == codes.CANCELLED
+    assert (trust_of(place).permits, trust_of(place).allowed) == ((), None)
+    assert (os.readlink(place.path("current")), host.read_state(place).update.floor) == ("a", 3)
 
 
 def test_I3_a_permit_is_in_the_log_before_it_is_used(place: products.Product) -> None:

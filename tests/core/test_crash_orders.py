@@ -19,7 +19,7 @@ from core.test_crash_matrix import check
 
 from slotcore import ops, recording
 
-ALONE = (ops.Arm, ops.Restart, ops.RestartHelper, ops.Reload, ops.SyncDir, ops.Gather)
+ALONE = (ops.Arm, ops.Demand, ops.Restart, ops.RestartHelper, ops.Reload, ops.SyncDir, ops.Gather)
 PLANS = (
     "adopt",
     "adopt in use, leftovers",
@@ -44,7 +44,7 @@ ADOPTING = "the file at the entrypoint is what starts until the last step, whate
 BEFORE = "until current moves, all of it is an update that never started"
 RESTARTED = "a restart is no matter of the disk: safeties.toml has its place"
 GATHERED = "evidence is no matter of the disk: test_plans.py has its place, after the end is recorded and before the claim goes"
-COUNTED = "a start that is not counted is one that did not begin: the unit waits for this plan"
+DEMANDED = "without a guard beside, the trial is pending all the time: the races have its place"
 BACK = "the guard alone reads back, and not for itself: safeties.toml has its place, which the races need"
 FLOOR = "settling ends both after a claim: safeties.toml has that the floor comes first"
 ALLOWED = "what a permit allowed is forgotten by whoever finishes the claim, before or after good has moved"
@@ -73,12 +73,23 @@ MAY_CHANGE: Dict[str, Dict[str, str]] = {
         "5 Rename good | Rename current": ADOPTING,
     },
     "stage over another": {"17 Sync | Rename b": BYTES, "0 Rename update.json | Rename slots.json": TWO},
-    "swap": {**SWAPPED, "2 Rename trial | Arm": BEFORE, "4 Rename current | Restart": RESTARTED},
-    "swap by permit": {**SWAPPED, "4 Rename update.json | Arm": BEFORE, "6 Rename current | Restart": RESTARTED},
+    "swap": {
+        **SWAPPED,
+        "2 Rename trial | Arm": BEFORE,
+        "4 Rename current | Demand trial": DEMANDED,
+        "5 Demand trial | Restart": DEMANDED,
+    },
+    "swap by permit": {
+        **SWAPPED,
+        "4 Rename update.json | Arm": BEFORE,
+        "6 Rename current | Demand trial": DEMANDED,
+        "7 Demand trial | Restart": DEMANDED,
+    },
     "swap before a start": {
         **SWAPPED,
         "2 Rename trial | Arm": BEFORE,
-        "4 Rename current | Append trial.log": COUNTED,
+        "4 Rename current | Demand trial": DEMANDED,
+        "5 Demand trial | Append trial.log": DEMANDED,
     },
     "confirm": {"1 Unlink back | Rename update.json": BACK, "2 Rename update.json | Rename good": FLOOR},
     "confirm by permit": {
@@ -116,7 +127,8 @@ MAY_CHANGE_HELPED: Dict[str, Dict[str, str]] = {
         "2 Rename trial.log | Rename trial": BEFORE,
         "3 Rename trial | Arm": BEFORE,
         "5 Rename current | Rename helper": FOLLOWS,
-        "6 Rename helper | Restart": RESTARTED,
+        "6 Rename helper | Demand trial": DEMANDED,
+        "7 Demand trial | Restart": DEMANDED,
     },
     "confirm": {"1 Unlink helper.back | Rename update.json": BACK, "2 Rename update.json | Rename good": FLOOR},
     "go back": {

@@ -6,7 +6,7 @@ What the plans are worth after a crash is shown in test_crash_matrix.py.
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
 import pytest
 from core.crash import values
@@ -14,6 +14,7 @@ from core.crash.values import HELPED, PRODUCT, RECORD, TRIAL, record, state
 from core.test_plans import END, all_synced, link_of, names
 
 from slotcore import codes, links, ops, plans, settle
+from slotcore import product as products
 
 
 def found(
@@ -26,7 +27,7 @@ def found(
 def test_I4_a_swap_moves_the_helper_right_after_current_and_restarts_once() -> None:
     """Both ways back are there before anything moves, each step durable before the next."""
     plan = plans.plan_swap(HELPED, TRIAL)
-    assert names(plan) == ["back", "helper.back", "trial.log", "trial", "Arm", "current", "helper", "Restart"]
+    assert names(plan) == ["back", "helper.back", "trial.log", "trial", "Arm", "current", "helper", "Demand", "Restart"]
     assert link_of(plan, "back") == link_of(plan, "helper.back") == ["a"]
     assert link_of(plan, "current") == link_of(plan, "helper") == ["b"]
     assert all_synced(plan)
@@ -160,6 +161,39 @@ def test_a_product_without_a_helper_has_nothing_of_it_in_its_plans() -> None:
     ):
         assert "helper" not in repr(plan)
         assert not any(isinstance(operation, ops.RestartHelper) for operation in plan)
+
+
+@pytest.mark.parametrize(
+    ("current", "helper", "back", "undone"),
+    [
+        ("b", "b", "a", ["back over current", "helper.back over helper"]),
+        ("b", "a", "a", ["back over current"]),
+        ("a", "b", "a", ["helper.back over helper"]),
+        ("a", "a", "a", []),
+        ("b", "b", "b", []),
+        ("b", "b", None, []),
+    ],
+)
+def test_a_switch_of_which_nothing_was_started_is_undone_by_the_links_alone(
+    current: str, helper: str, back: Optional[str], undone: List[str]
+) -> None:
+    """Only ever to good, by links that are there, in the order of going back; nothing restarts."""
+    plan = links.plan_undo(HELPED, found(current, "a", helper, back, revert=RECORD))
+    assert names(plan) == undone
+    assert all_synced(plan)
+    assert {type(operation) for operation in plan} <= {ops.Rename, ops.SyncDir}
+
+
+def test_a_switch_that_brought_a_unit_file_has_it_read_again_when_it_is_undone() -> None:
+    """Somebody may have had systemd read it meanwhile; that it refuses keeps no link from going home."""
+    parted = PRODUCT._replace(
+        layout="versions",
+        program="probe",
+        parts=(products.Part("unit", "probe.service", "/etc/probe.service", unit=True),),
+    )
+    seen = found("b", "a", None, revert=RECORD)
+    assert links.plan_undo(parted, seen) == (*links.plan_undo(PRODUCT, seen), ops.Reload(must=False))
+    assert links.plan_undo(parted, seen._replace(current="a")) == ()
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,9 @@ def test_a_swap_has_systemd_read_the_new_unit_file_before_the_restart() -> None:
     assert written(plan, "trial.log") == LOG
     moved = plan.index(ops.Rename("/slots/current.tmp", "/slots/current"))
     log = "/slots/trial.log"
-    assert plan[moved + 2 :] == (ops.Reload(must=True), ops.Append(log, trial.UNIT_READ), ops.Sync(log), ops.Restart())
+    pending = ops.Demand("/slots/trial", TRIAL.trial_id)
+    read = (ops.Reload(must=True), ops.Append(log, trial.UNIT_READ), ops.Sync(log))
+    assert plan[moved + 2 :] == (pending, *read, ops.Restart())
     assert not trial.is_unit_read(LOG)
     assert trial.is_unit_read(LOG + b"start 5\n" + trial.UNIT_READ)
     assert trial.is_unit_read(trial.LOG_HEADER)

@@ -27,7 +27,7 @@ def names(plan: ops.Plan) -> List[str]:
                 shown.append(name if source == name + ".tmp" else f"{source} over {name}")
         elif isinstance(operation, ops.Unlink):
             shown.append("-" + operation.path.rpartition("/")[2])
-        elif isinstance(operation, (ops.Arm, ops.Restart, ops.RestartHelper)):
+        elif isinstance(operation, (ops.Arm, ops.Demand, ops.Restart, ops.RestartHelper)):
             shown.append(type(operation).__name__)
     return shown
 
@@ -62,7 +62,7 @@ def all_synced(plan: ops.Plan) -> bool:
             dirty.add(ops.directory_of(operation.path))
         elif isinstance(operation, ops.SyncDir):
             dirty.discard(operation.path)
-        elif isinstance(operation, (ops.Arm, ops.Restart, ops.RestartHelper)) and dirty:
+        elif isinstance(operation, (ops.Arm, ops.Demand, ops.Restart, ops.RestartHelper)) and dirty:
             return False
     return not dirty
 
@@ -125,9 +125,10 @@ def test_a_slot_without_a_record_is_cleared_too() -> None:
 
 
 def test_I4_current_moves_after_the_armed_timer_and_before_the_restart() -> None:
-    """Back, log, record, timer, current, restart (DESIGN 4), each durable before the next."""
+    """Back, log, record, timer, current, restart (DESIGN 4), each durable before the next; in between the trial is demanded."""
     plan = plans.plan_swap(PRODUCT, TRIAL)
-    assert names(plan) == ["back", "trial.log", "trial", "Arm", "current", "Restart"]
+    assert names(plan) == ["back", "trial.log", "trial", "Arm", "current", "Demand", "Restart"]
+    assert ops.Demand("/slots/trial", TRIAL.trial_id) in plan
     assert link_of(plan, "back") == ["a"]
     assert link_of(plan, "current") == ["b"]
     writes = {op.path: op.data for op in plan if isinstance(op, ops.Write)}

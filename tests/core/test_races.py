@@ -192,30 +192,84 @@ def test_the_guard_between_any_two_operations_of_the_agent(
         assert winners == [False] + [True] * (len(winners) - 1), "whoever claims first wins"
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_the_guard_between_any_two_operations_of_a_swap(host: Host, mode: str) -> None:
-    """A deadline that passes while the swap is still being written ends it, and the release on trial never runs on."""
+FORMS = ("restart", "start", "reload")
+"""What the operations of a swap end with: a restart, the start that waits for them, or a reload."""
+SWITCH = manager.Release("1.1.0", values.record("1.1.0"), 9, "-", values.TRIAL.trial_id)
+
+
+def begin(host: Host, form: str) -> str:
+    """The agent begins a trial that is over by now; the code of what stopped it, "" where nothing did."""
+    product = host.product._replace(reload=form == "reload")
+    seen, now = manager.look(product), agent_host.clock()
+    late = now._replace(uptime_s=now.uptime_s - product.trial_length_s)
+    with lock.held(product, "upgrade"):
+        try:
+            manager.begin_trial(product, seen._replace(clock=late), SWITCH, restart=form != "start")
+        except codes.Retryable as error:
+            return error.code
+    return ""
+
+
+def check_switch(host: Host, before: walk.View, form: str) -> None:
+    """What is not good is on trial still, to be ended by what comes next; then all is as it was, and the end is known."""
+    now = walk.view(host, host.tree())
+    assert now.current == now.good or now.record == "trial", "unconfirmed, and nobody looks again"
+    if now.record == "trial":
+        mode, unit = ("start", STOPPED) if form == "restart" else ("tick", RUNS)
+        assert host.guard(mode, agent_host.clock(), unit).status == 0
+    with lock.held(host.product, "settle"):
+        assert manager.settle_now(host.product)[0].settlement.action is settle.Action.NONE
+    now = walk.check_always(host, host.tree(), before)
+    walk.check_helper(host, now, "ended")
+    assert (now.current, now.good, now.floor, now.record) == ("a", "a", 1, "none")
+    assert now.last is not None
+    assert now.last["code"] in {codes.NEVER_STARTED, codes.DEADLINE_PASSED}
+    assert ("1.1.0" in now.failed) == (now.last["code"] == codes.DEADLINE_PASSED)
+
+
+@pytest.mark.parametrize(
+    ("form", "mode"), [("restart", mode) for mode in MODES] + [(form, "tick") for form in FORMS[1:]]
+)
+def test_the_guard_between_any_two_operations_of_a_swap(
+    host: Host, monkeypatch: pytest.MonkeyPatch, form: str, mode: str
+) -> None:
+    """A deadline that passes while the swap is still being written ends it, and the release on trial never runs on.
+
+    Where the trial is over before the last look at it, the links go home and nobody restarts or reloads anything.
+    """
     tree = mapped(host.product, scenarios.staged())
     before = walk.view(host, tree)
-    plan = plans.plan_swap(host.product, values.TRIAL)
-    for number in range(1, len(plan) + 1):
-        here = room(host)._replace(before=before, tree=tree)
+    stopped: Dict[str, str] = {}
+    for number in range(40):
         host.put(tree)
-        steps = iter(range(1, len(plan) + 1))
+        host.set_unit(RUNS)
+        ran: List[str] = []
 
-        def look(here: Room = here, number: int = number, steps: Iterator[int] = steps) -> None:
-            if next(steps) == number:
-                assert here.host.guard(mode, here.clock, MODES[mode]).status == 0
-            walk.check_always(here.host, here.host.tree(), here.before)
+        def hit(point: str, ran: List[str] = ran, number: int = number) -> None:
+            walk.check_always(host, host.tree(), before)
+            if point.startswith(f"swap.{number}."):
+                ran.append(point)
+                assert host.guard(mode, agent_host.clock(), MODES[mode]).status == 0
+                host.set_unit(RUNS)
+                assert host.asked() or mode != "tick"
 
-        host.apply(plans.plan_swap(host.product, here.trial), "swap", look, {})
-        assert host.guard("start", here.clock, STOPPED).status == 0  # the restart that the swap asked for
-        settle_it(here)
-        now = walk.check_always(host, host.tree(), before)
-        assert (now.current, now.good, now.floor, now.record) == ("a", "a", 1, "none")
-        assert now.last is not None
-        assert now.last["code"] in {codes.NEVER_STARTED, codes.DEADLINE_PASSED}
-        assert ("1.1.0" in now.failed) == (now.last["code"] == codes.DEADLINE_PASSED)
+        monkeypatch.setattr(faults, "hit", hit)
+        code = begin(host, form)
+        monkeypatch.setattr(faults, "hit", lambda point: None)
+        if not ran:
+            break
+        stopped[ran[0]] = code
+        if code:
+            asked = host.asked()
+            assert not any(word in call for call in asked for word in ("restart", "reload")), asked
+        check_switch(host, before, form)
+    names = list(stopped)
+    looked = next(at for at, point in enumerate(names) if point.endswith(".Demand"))
+    assert len(names) > looked + 1
+    over = [at for at, point in enumerate(names) if stopped[point]]
+    first = 10 + 3 * host.helped if mode == "tick" else looked - 1 - 3 * host.helped
+    assert over == list(range(first, looked + 1)), stopped
+    assert set(stopped.values()) == {"", codes.CANCELLED}
 
 
 def confirm_the_next(here: Room) -> bool:

@@ -138,7 +138,17 @@ def test_I3_a_permit_is_used_up_between_the_trial_record_and_the_switch() -> Non
     """Whoever finds it allowed finds the trial that it is for; the timer is armed after it, and current moves last."""
     permitted = trust_plans.plan_permitted(PRODUCT, trusting(None), ALLOWED, 70)
     plan = plans.plan_swap(PRODUCT, TRIAL, permitted)
-    assert names(plan) == ["back", "trial.log", "trial", "trust.json", "update.json", "Arm", "current", "Restart"]
+    assert names(plan) == [
+        "back",
+        "trial.log",
+        "trial",
+        "trust.json",
+        "update.json",
+        "Arm",
+        "current",
+        "Demand",
+        "Restart",
+    ]
     (found,) = written(plan, "trust.json")
     assert found["permits"] == [{"at": 70, "id": "0123456789abcdef"}]
     assert found["allowed"] == {"id": "0123456789abcdef", "sequence": 2, "version": "1.1.0"}

@@ -9,11 +9,12 @@ Rules:
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import Callable, Dict, Mapping
 
-from slotcore import codes, ops
+from slotcore import codes, ops, trial
 from slotward import faults, opening
 
 
@@ -74,6 +75,20 @@ def _claim(source: str, path: str) -> None:
         raise codes.refused(codes.TRIAL_OVER, "the trial has ended already: somebody else decided it first") from None
 
 
+def _demand(path: str, trial_id: str) -> None:
+    data = b""
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = os.open(path, opening.READ)
+        try:
+            data = os.read(descriptor, trial.MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
+    found = trial.parse_trial(data)
+    if found is None or found.trial_id != trial_id:
+        text = f"trial {trial_id} was over before its release was started, and {path} is not its record any more"
+        raise codes.Retryable(codes.CANCELLED, f"{text}: the host was held up for longer than the trial; try again")
+
+
 class Executor:
     """Applies plans; what it is given are the effects that need more than a path."""
 
@@ -113,6 +128,7 @@ class Executor:
             ops.Link: lambda op: _link(op.path, op.target),
             ops.Rename: lambda op: os.rename(op.source, op.path),
             ops.Claim: lambda op: _claim(op.source, op.path),
+            ops.Demand: lambda op: _demand(op.path, op.trial_id),
             ops.Unlink: lambda op: _remove(op.path),
             ops.Check: check,
             ops.Arm: lambda _op: arm(),

@@ -100,7 +100,7 @@ def _look_with_reason(product: products.Product) -> Look:
         time.sleep(REASON_WAIT_S / 50)
 
 
-def _note_settled(product: products.Product, seen: Look, again: bool = False) -> None:
+def note_settled(product: products.Product, seen: Look, again: bool = False) -> None:
     """Have the audit log say what the records say: a trial that was switched to, the end of the last one."""
     pending, last = seen.settlement.on_trial, seen.state.update.last
     if pending is None and seen.settlement.action is not settle.Action.NONE:
@@ -145,7 +145,7 @@ def settle_now(product: products.Product) -> Tuple[Look, str]:
             tidy += trust_plans.plan_catch_up(product, seen.state)
             effects.executor_for(product, {}).apply(tidy, "tidy")
             _swept(product, seen)
-            _note_settled(product, seen, again=not plan)
+            note_settled(product, seen, again=not plan)
             quietly = "restore" if restored else "follow" if followed else "tidy" if tidy else name
             return seen, name if plan else quietly
         except codes.Refused as error:
@@ -207,15 +207,9 @@ def begin_trial(product: products.Product, seen: Look, release: Release, restart
         switched = effects.executor_for(product, {}, forward=forward)
         switched.apply(plans.plan_swap(product, pending, permitted, restart, keeps), "swap")
     except (OSError, codes.Refused, codes.Retryable) as error:
-        after = look(product)
-        if not trial.is_unit_read(after.state.log):
-            from slotward import undoing
+        from slotward import undoing
 
-            after = undoing.home(product, after)
-        if after.state.current == after.state.good and after.state.trial is not None:
-            undo = plans.plan_abandon(product, after.state, pending, end_of(product, after, codes.NEVER_STARTED))
-            effects.executor_for(product, {}).apply(undo, "abandon")
-            _note_settled(product, look(product))
+        undoing.undo(product, pending, error)
         if isinstance(error, OSError):
             raise effects.as_retryable(error, f"switch {product.name} to {release.version}") from error
         raise
@@ -239,7 +233,7 @@ def go_back(product: products.Product, seen: Look, why: str, code: str = codes.O
         settle_now(product)  # a tick of the guard moved the links between our claim and our rename
     except OSError as error:
         raise effects.as_retryable(error, f"finish going back to {product.name} {_from(seen)}") from error
-    _note_settled(product, look(product))
+    note_settled(product, look(product))
 
 
 def note_source(product: products.Product, seen: Look, source: str) -> Look:
@@ -267,7 +261,7 @@ def confirm(product: products.Product, seen: Look) -> None:
     except OSError as error:
         raise effects.as_retryable(error, f"finish the confirmation of {product.name} {pending.to_version}") from error
     after = look(product)
-    _note_settled(product, after)
+    note_settled(product, after)
     _swept(product, after)
 
 

@@ -65,6 +65,16 @@ def plan_return(product: products.Product, state: settles.State) -> ops.Plan:
     return (*moved, *restart, *anew) if moved else anew
 
 
+def plan_undo(product: products.Product, state: settles.State) -> ops.Plan:
+    """Take a switch back of which nothing was started: the links alone go home, by those that are there, and nothing restarts."""
+    plan: ops.Plan = ()
+    if state.current != state.good and state.back == state.good:
+        plan += _over(product, "back", "current")
+    if product.helper_unit and state.helper != state.good and state.helper_back == state.good:
+        plan += _over(product, HELPER_BACK, HELPER)
+    return plan + ((ops.Reload(must=False),) if plan and product.has_unit_part else ())
+
+
 def plan_owed(product: products.Product, state: settles.State, moved: ops.Plan) -> ops.Plan:
     """The restarts that a guard was ended before, who had moved the links; `moved` is what moves, and restarts, now."""
     kinds = {type(operation) for operation in moved}  # operations without fields are all equal

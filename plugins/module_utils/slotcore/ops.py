@@ -92,6 +92,13 @@ class Claim(NamedTuple):
     path: str
 
 
+class Demand(NamedTuple):
+    """Demand that the trial of this id is pending still, by its record: what it is over for must not be started (I2, I12)."""
+
+    path: str
+    trial_id: str
+
+
 class Unlink(NamedTuple):
     """Remove a name; nothing happens when it is gone."""
 
@@ -148,6 +155,7 @@ Operation = Union[
     Link,
     Rename,
     Claim,
+    Demand,
     Unlink,
     Check,
     Arm,

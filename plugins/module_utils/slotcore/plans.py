@@ -3,7 +3,8 @@
 
 Rules:
 - Bytes go into the slot that neither `good` nor `current` names; its record is cleared first and written last.
-- `current` moves only after `back`, the log, the trial record and the armed timer (I4); it moves before the restart.
+- `current` moves only after `back`, the log, the trial record and the armed timer (I4); it moves before the restart. In
+  between the trial must be pending still: the guard may have ended it while this host was held up.
 - The end of a trial begins with the claim (I12). Confirming raises the floor before `good` moves; the floor never falls (I3).
 - Going back is one rename of a link that exists, before anything that needs space (I2), and only ever to `good`.
 - Which links those are, and what restarts after them, is told in `links`.
@@ -111,6 +112,7 @@ def plan_swap(
         + permitted
         + (ops.Arm(),)
         + links.plan_starts(product, trial.to_slot)
+        + (ops.Demand(product.path("trial"), trial.trial_id),)
         + links.plan_unit(product)
         + (started if product.reload or not restart else ())
         + (restarted if restart else ())

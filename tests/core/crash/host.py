@@ -178,12 +178,22 @@ class Host:
         self._write("proc/uptime", f"{clock.uptime_s}.37 99.00\n")
         self._write("proc/sys/kernel/random/boot_id", clock.boot_id + "\n")
 
+    def set_unit(self, unit: Unit) -> None:
+        """What systemd says from now on."""
+        self._write("unit", unit.shown(self.helped))
+
+    def asked(self) -> List[str]:
+        """What systemd was asked since this was called last, or a guard began; it is forgotten."""
+        calls = pathlib.Path(self.root, "calls").read_text().splitlines()
+        self._write("calls", "")
+        return calls
+
     def begin_guard(
         self, mode: str, clock: settle.Clock, unit: Unit = RUNS, at: Optional[int] = None, what: str = "kill"
     ) -> subprocess.Popen[str]:
         """Start the guard; at that call of a tool that changes something it is killed, or pauses."""
         self.set_clock(clock)
-        self._write("unit", unit.shown(self.helped))
+        self.set_unit(unit)
         self._write("calls", "")
         path = f"{self.root}/bin:/usr/bin:/bin"
         if at is not None:
