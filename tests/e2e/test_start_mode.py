@@ -351,6 +351,30 @@ def test_root_s_part_that_hangs_does_not_keep_the_daemon_from_starting(
 
 
 @pytest.mark.hosts
+def test_a_start_that_is_held_up_for_longer_than_its_trial_starts_what_is_good(
+    start: starting.Starting, stoppable: releases.Workshop
+) -> None:
+    """I2, I4, I12: a tick ends the trial before `current` moves; then nothing of it starts, and the account is told so."""
+    node = start.node
+    node.shop = stoppable
+    overlay = faults.overlay(stoppable.directory / "overlay")
+    old, new = stoppable.release("1.0.0", 1, extra=overlay), stoppable.release("1.1.0", 2, extra=overlay)
+    node.fresh(old, trial_length_s=5, settle_s=1)
+    point = faults.swap_points(restart=False)[faults.switched(modes.START) - 1]
+    node.host.write(faults.WANTED, f"{point} 12")
+    trial = start.stages(new)
+    start.restart()
+    node.sh(f"test -e {faults.HIT}")
+    node.waits(lambda: node.unit().active == "active", 15, "the daemon runs")
+    asked = start.asked()
+    assert (asked["id"], asked["state"], asked["code"]) == (trial, "failed", "cancelled"), asked
+    ends(start, trial, "abandoned")
+    assert (node.link("current"), node.link("good"), node.running()) == ("a", "a", "1.0.0")
+    node.runnable()
+    node.sh(f"rm -f {nodes.STAGING}/*")  # its id is used up, and it lies there until the account asks anew
+
+
+@pytest.mark.hosts
 def test_removed_staging_and_a_lost_answer_change_nothing(start: starting.Starting, v110: releases.Release) -> None:
     """I8, I9: with the records of both sides lost in the trial, it goes on, and ends as it would have."""
     node = start.node

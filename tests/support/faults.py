@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A build of the agent that stops for ever at one point between two operations, so that a test can cut the host there.
+"""A build of the agent that stops at one point between two operations, for ever or for some seconds, so that a test can cut the host there.
 
 The names of the points come from the plans themselves: an operation that is added to a plan is a point of the tests.
 """
@@ -16,7 +16,7 @@ from support import modes
 WANTED = "/var/tmp/e2e/fault"
 HIT = WANTED + ".hit"
 MODULE = f'''# SPDX-License-Identifier: GPL-3.0-or-later
-"""Stops for ever at the point named in a file, once."""
+"""Stops at the point named in a file, once: for ever, or for the seconds that follow it."""
 
 import os
 import time
@@ -26,13 +26,16 @@ def hit(point: str) -> None:
     """Stop at `point` if it is the one."""
     try:
         with open({WANTED!r}, encoding="ascii") as file:
-            wanted = file.read().strip()
+            wanted = file.read().split()
     except OSError:
         return
-    if wanted != point:
+    if wanted[:1] != [point]:
         return
     os.rename({WANTED!r}, {HIT!r})
     os.sync()
+    if wanted[1:]:
+        time.sleep(float(wanted[1]))
+        return
     while True:
         time.sleep(3600)
 '''
