@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import time
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple
 
@@ -270,6 +271,39 @@ def test_the_guard_between_any_two_operations_of_a_swap(
     first = 10 + 3 * host.helped if mode == "tick" else looked - 1 - 3 * host.helped
     assert over == list(range(first, looked + 1)), stopped
     assert set(stopped.values()) == {"", codes.CANCELLED}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_rest_of_a_swap_between_any_two_steps_of_a_tick(
+    host: Host, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """A tick that found nothing switched, and whose claim comes after the swap's last look, goes by the links of then."""
+    tree = mapped(host.product, scenarios.staged())
+    before = walk.view(host, tree)
+    codes_seen: List[str] = []
+    for at in range(20):
+        host.put(tree)
+        host.set_unit(RUNS)
+        guards: List[subprocess.Popen[str]] = []
+
+        def hit(point: str, guards: List[subprocess.Popen[str]] = guards, at: int = at) -> None:
+            if point.endswith(".Arm"):
+                guards.append(host.begin_guard("tick", agent_host.clock(), RUNS, at, "pause"))
+                host.is_paused(guards[0])
+
+        monkeypatch.setattr(faults, "hit", hit)
+        codes_seen.append(begin(host, form))
+        monkeypatch.setattr(faults, "hit", lambda point: None)
+        paused = guards[0].poll() is None
+        if paused:
+            host.go_on()
+        ran = host.end_guard(guards[0])
+        assert ran.status == 0, (at, ran)
+        check_switch(host, before, form)
+        if not paused:
+            break
+    assert codes_seen[0] == "", "the claim came after the look"
+    assert set(codes_seen[1:]) == {codes.CANCELLED}
 
 
 def confirm_the_next(here: Room) -> bool:
