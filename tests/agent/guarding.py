@@ -47,7 +47,7 @@ done
             for (i = 1; i <= NF; i++)
                 if (split($i, part, "=") == 2 && part[1] ~ /MainStart/) $i = part[1] "=" part[2] + 50000000
         }
-        { print }' "$FAKE_SYSTEMD/show" >"$FAKE_SYSTEMD/show.new" && mv "$FAKE_SYSTEMD/show.new" "$FAKE_SYSTEMD/show"
+        { print }' "$FAKE_SYSTEMD/show" >"$FAKE_SYSTEMD/show.new" && cat "$FAKE_SYSTEMD/show.new" >"$FAKE_SYSTEMD/show"
 }
 """
 """After `systemctl restart`: what was active has another main process, unless a file `stuck` is there."""

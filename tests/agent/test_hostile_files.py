@@ -1020,6 +1020,7 @@ COVERED: Mapping[str, str] = {
     "evidence_gather._lines": PROC,
     "executor._append": "append",
     "executor._claim": "claim",
+    "executor._demand": "in root's slots, and no later rename goes by it; its own name is no link (opening.READ)",
     "executor._link": "link",
     "executor._remove": "unlink",
     "executor.Executor._table": "rename",

@@ -75,7 +75,7 @@ class Bench:
         self.trace, self.names = str(top / "trace"), ",".join(tracing.supported())
         archive = str(releases.directory / "agent")
         self.agent = zygote.Zygote(archive, self.host.environment, str(top / "out"))
-        self.units = zygote.Listener(archive, self.host.environment, top / "units")
+        self.units = zygote.Listener(archive, self.host.environment, top / "units", hosts.FAKES / "systemd-run")
         self._tool("journalctl", JOURNAL)
         self._tool("systemd-run", self.units.shim)
         self.host.run_agent = self.run_agent

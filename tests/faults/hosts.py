@@ -95,6 +95,7 @@ ExecMainStartTimestampMonotonic=950000000
 ExecMainExitTimestampMonotonic=0
 """
 HOOK = """
+[ ! -f "$FAKE_SYSTEMD/show-${*##*-- }" ] || { cat "$FAKE_SYSTEMD/show-${*##*-- }"; exit 0; }
 block=$(cat "$FAKE_SYSTEMD/unit") named= said=
 for word in "$@"; do
     [ -z "$named" ] || printf '%sId=%s\\n%s\\n' "$said" "$word" "$block"
@@ -104,7 +105,7 @@ for word in "$@"; do
 done
 exit 0
 """
-"""Of `systemctl show`: a block for each unit that it is asked about."""
+"""Of `systemctl show`: a block for each unit that it is asked about; of a transient one, how it ended."""
 
 
 class Ran(NamedTuple):
@@ -293,6 +294,8 @@ class Host:
         os.chown(STAGING, 0, 0)
         shutil.rmtree(RUN, ignore_errors=True)
         (self.systemd / "calls").write_text("")
+        for path in self.systemd.glob("show-*"):
+            path.unlink()
         for name in ("bin", "lib"):
             os.mkdir(f"/usr/local/{name}", 0o755)
         self.configure()

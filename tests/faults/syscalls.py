@@ -4,7 +4,8 @@
 A run begins with a dry run of each job, which counts the calls; then comes one case for each call and each fault
 (docs/design/faults.md, section 2). Each worker has a mount namespace and a disk in memory of its own. What was done is
 kept in build/faults.d as it comes, so that a run that was ended goes on where it was (--resume, while the agent is the
-same); build/faults.json and the table are made of all of it. Exit status: 0 without a violation, 1 with one or with a case that could not be brought about.
+same); build/faults.json and the table are made of all of it.
+Exit status: 0 without a violation, 1 with one, with a case that could not be brought about, or when a worker did not come to its end.
 """
 
 from __future__ import annotations
@@ -237,13 +238,14 @@ def main() -> int:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     top = pathlib.Path(tempfile.mkdtemp(prefix="slotward-faults-", dir=memory))
     workers: List[subprocess.Popen[bytes]] = []
-    complete = False
+    ended = complete = False
     try:
         top.chmod(0o755)
         hosts.make_releases(top / "releases")
         source = source_of(top)
         workers = start(args, top)
-        complete = follow(workers, kept, source) and not (args.jobs or args.calls)
+        ended = follow(workers, kept, source)
+        complete = ended and not (args.jobs or args.calls)
     except KeyboardInterrupt:
         print("faults: interrupted", file=sys.stderr)
     finally:
@@ -253,7 +255,8 @@ def main() -> int:
                 worker.wait()
         rows = list(kept_rows(kept, source_of(top))) if (top / "releases" / "agent").exists() else []
         shutil.rmtree(top)
-    return report(rows, complete, pathlib.Path(args.output))
+    status = report(rows, complete, pathlib.Path(args.output))
+    return status or (0 if ended else 1)
 
 
 def report(rows: Sequence[Row], complete: bool, output: pathlib.Path) -> int:

@@ -89,11 +89,13 @@ def ended(pid: int) -> int:
 
 
 SHIM = """#!/bin/sh
+case " $* " in
+*" -- {archive} "*) ;;
+*) exec {fake} "$@" ;;
+esac
 printf 'systemd-run %s\\n' "$*" >>"$FAKE_SYSTEMD/calls"
 while [ "$1" != -- ]; do shift; done
-shift
-[ "$1" = {archive} ] || exec "$@"
-shift
+shift 2
 for word in $$ "$@"; do printf '%s\\n' "$word"; done >{place}/asked
 while read -r who status; do
     [ "$who" != $$ ] || exit "$status"
@@ -165,13 +167,13 @@ class Zygote:
 
 
 class Listener:
-    """A program that runs the agent for `place`/systemd-run, as systemd would run a transient unit of it."""
+    """A program that runs the agent for `place`/systemd-run, as systemd would run a transient unit of it; all else `fake` runs."""
 
-    def __init__(self, archive: str, environment: Mapping[str, str], place: pathlib.Path) -> None:
+    def __init__(self, archive: str, environment: Mapping[str, str], place: pathlib.Path, fake: pathlib.Path) -> None:
         place.mkdir()
         for name in ("asked", "answers"):
             os.mkfifo(place / name)
-        self.shim = SHIM.format(archive=archive, place=place)
+        self.shim = SHIM.format(archive=archive, place=place, fake=fake)
         self._process = subprocess.Popen(
             [sys.executable, "-I", __file__, archive, str(place)],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=dict(environment), cwd="/", text=True,
