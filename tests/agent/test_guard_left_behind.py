@@ -164,6 +164,16 @@ def test_what_the_swap_s_own_restart_left_down_is_started(tree: Tree) -> None:
     assert tree.calls() == RESTART * 2 + STOP_TIMER
 
 
+def test_what_began_in_the_second_of_the_swap_was_on_trial(tree: Tree) -> None:
+    """The record has whole seconds: who stopped it was an operator."""
+    tree.unit(**{**BEFORE, "ExecMainStartTimestampMonotonic": "940700000"})
+    tree.run("tick")
+    tree.at(NOW + 60)
+    assert "demo.service had been stopped and stays so" in tree.run("tick")
+    tree.run("tick")
+    assert tree.calls() == STOP_TIMER
+
+
 def test_a_confirmed_release_is_left_alone(tree: Tree) -> None:
     """The process that was seen on trial is the good one now: by `good`, and by the claim while that has not moved."""
     (tree.slots / "trial").rename(tree.slots / "trial.confirm")
