@@ -106,6 +106,14 @@ class Tree:
         self.link("good", "a")
         self.link("current", "a")
 
+    @classmethod
+    def on_trial(cls, root: pathlib.Path, shell: Tuple[str, ...]) -> Tree:
+        """A product with a trial under way that has been started once."""
+        made = cls(root, shell)
+        made.swap()
+        made.started()
+        return made
+
     def at(self, uptime: int, boot: str = BOOT) -> None:
         """Set the clock: seconds since boot, and which boot."""
         (self.proc / "uptime").write_text(f"{uptime}.42 77.00\n", encoding="ascii")

@@ -20,11 +20,8 @@ KILL = ["kill --signal=KILL -- demo.service"]
 
 @pytest.fixture(params=guarding.SHELLS, ids=lambda shell: shell[0])
 def tree(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Tree:
-    """A product whose trial has gone on for a while, and has ended by its deadline with a restart that systemd took."""
-    shell: Tuple[str, ...] = request.param
-    made = Tree(tmp_path, shell)
-    made.swap()
-    made.started()
+    """A product whose release on trial a tick has seen run; what is restarted keeps its process, unless a test says otherwise."""
+    made = Tree.on_trial(tmp_path, request.param)
     (made.systemd / "stuck").touch()
     made.run("tick")
     return made

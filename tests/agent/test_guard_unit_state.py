@@ -15,11 +15,7 @@ from agent import guarding
 @pytest.fixture(params=guarding.SHELLS, ids=lambda shell: shell[0])
 def tree(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Tree:
     """A product with a trial under way that has been started once."""
-    shell: Tuple[str, ...] = request.param
-    made = Tree(tmp_path, shell)
-    made.swap()
-    made.started()
-    return made
+    return Tree.on_trial(tmp_path, request.param)
 
 
 def state(

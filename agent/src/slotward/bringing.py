@@ -94,8 +94,7 @@ def demand(product: products.Product, state: settle.State, source: Optional[str]
     """Raise what keeps setup from anything: a broken record (a link is made anew, where a program is given), a masked unit."""
     if state.broken is not None and (state.damaged or source is None):
         raise codes.BrokenRecord(*state.broken)
-    kinds = ("guard", "deadline", "rollback")
-    names = [f"slotward-{kind}@{product.name}.service" for kind in kinds] + [units.timer_of(product.name)]
+    names = [*units.guard_services(product.name), units.timer_of(product.name)]
     shown = systemd.show_each(names, ("LoadState",))
     masked = [name for name, unit in zip(names, shown) if unit.get("LoadState") == "masked"]
     if masked:

@@ -172,13 +172,11 @@ def _answer(product: products.Product, state: settle.State, done: List[str], fou
     answer: Dict[str, Any] = answers.base(product.name, "idle", changed=bool(done))
     answer.update(repaired=done, left=left, floor=status.floor_of(product, state))
     lines = [f"repaired: {each}" for each in done] + [f"left: {each}" for each in left]
-    if state.broken is None and None not in (state.current, state.good):
+    if state.broken is None and not (left and None in (state.current, state.good)):
         return answers.Answer(answers.DONE, answer, lines or ["nothing to repair: records, slots and links are sound"])
-    if state.broken is None and left:
+    if state.broken is None:
         answer.update(code=codes.RECORD_BROKEN, message=left[0])
         return answers.Answer(answers.BROKEN, answer, lines)
-    if state.broken is None:  # not in use, and nothing to be said of it
-        return answers.Answer(answers.DONE, answer, lines or ["nothing to repair: records, slots and links are sound"])
     answer.update(state="refused", code=codes.RECORD_BROKEN, message=f"{state.broken[0]}: {state.broken[1]}")
     lines.append(f"still broken: {answer['message']}; updates are refused")
     return answers.Answer(answers.BROKEN, answer, lines)

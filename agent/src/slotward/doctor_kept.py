@@ -15,7 +15,7 @@ from typing import Any, Dict, List
 
 from slotcore import product as products
 from slotcore import settle
-from slotward import clearable, evidence_file, host, lock_owner, own, slots
+from slotward import clearable, evidence_file, host, lock_owner, own, slots, staging
 from slotward import doctor_states as states
 
 Answer = Dict[str, Any]
@@ -47,7 +47,9 @@ def _other(product: products.Product, state: settle.State) -> List[Found]:
         text = f"{problem}: the trial that is pending could not go back to it"
         run = "slotward confirm --pending --wait 60 when the new release is well"
         if product.layout == products.AB:
-            run += f"; else put the good one's own file back: install -m {slots.MODE:04o} FILE {product.path(other)}"
+            run += (
+                f"; else put the good one's own file back: install -m {staging.PUBLIC:04o} FILE {product.path(other)}"
+            )
         return [Found("other slot", "fail", text, run, states.OTHER_SLOT_DAMAGED)]
     text = f"{problem}: nothing could go back to it by hand; the next upgrade fills it anew"
     return [Found("other slot", "warn", text, "slotward update --repair", states.OTHER_SLOT_DAMAGED)]

@@ -102,7 +102,7 @@ def _files_missing(product: products.Product) -> List[str]:
     guard = f"{units.GUARD_DIR}/guard"
     if not os.access(guard, os.X_OK):
         missing.append(f"{guard} is {'not executable' if os.path.exists(guard) else 'missing'}")
-    facts = f"{units.GUARD_DIR}/guard.d/{product.name}.env"
+    facts = units.facts_of(product.name)
     found = read_file(facts)
     if found is None:
         missing.append(f"{facts} is missing")
@@ -116,7 +116,7 @@ def _files_missing(product: products.Product) -> List[str]:
 
 def not_in_force(product: products.Product) -> List[str]:
     """What systemd says is not armed for this product; empty when the watchdog is ready."""
-    guard = f"slotward-guard@{product.name}.service"
+    guard, *enders = units.guard_services(product.name)
     timer = units.timer_of(product.name)
     missing = _files_missing(product)
     if product.parts:
@@ -124,7 +124,6 @@ def not_in_force(product: products.Product) -> List[str]:
 
         missing += parts.not_linked(product)
     ours = effects.units_of(product)
-    enders = [f"slotward-{kind}@{product.name}.service" for kind in ("deadline", "rollback")]
     shown = systemd.show_each((*ours, guard, timer, *enders), GUARD_PROPERTIES)
     for name, unit in zip(ours, shown):
         missing += _not_guarded(product, name, unit)
@@ -148,7 +147,7 @@ def not_in_force(product: products.Product) -> List[str]:
 
 def _not_guarded(product: products.Product, name: str, unit: Mapping[str, str]) -> List[str]:
     """What is missing for the guard to run before every start of this unit, and when it fails."""
-    guard, rollback = f"slotward-guard@{product.name}.service", f"slotward-rollback@{product.name}.service"
+    guard, _deadline, rollback = units.guard_services(product.name)
     wanted = (("Wants", guard), ("After", guard), ("OnFailure", rollback))
     return [
         f"systemd does not have {other} in {key}= of {name}"

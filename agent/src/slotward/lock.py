@@ -70,7 +70,7 @@ def _by_the_kernel(descriptor: int, label: Optional[status.Lock]) -> status.Lock
     """Held, and the label names nobody who lives: another program, or one of ours that could not write who it is."""
     from slotward import lock_owner  # few locks are held by anybody but us, and every look pays for what it imports
 
-    return lock_owner.of(descriptor) or lock_owner.gone(label)
+    return lock_owner.of(descriptor) or (UNKNOWN if label is None else lock_owner.gone(label))
 
 
 def _lives(pid: int) -> bool:
@@ -84,8 +84,7 @@ def _lives(pid: int) -> bool:
 
 
 def _busy(product: products.Product, owner: status.Lock) -> codes.Retryable:
-    who = f", process {owner.pid}, for {owner.age_s} s" if owner.pid else ""
-    text = f"an update of {product.name} is already in progress: {owner.what}{who}; try again when it has ended"
+    text = f"an update of {product.name} is already in progress: {owner.said}; try again when it has ended"
     return codes.Retryable(codes.IN_PROGRESS, text)
 
 

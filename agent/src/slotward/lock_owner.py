@@ -62,8 +62,6 @@ def of(descriptor: int) -> Optional[status.Lock]:
     return None
 
 
-def gone(label: Optional[status.Lock]) -> status.Lock:
+def gone(label: status.Lock) -> status.Lock:
     """What there is to say where nobody knows: whose word the lock still has, and that it is no longer true."""
-    if label is None:
-        return status.Lock(0, 0, "an unknown change")
     return status.Lock(0, 0, f"an unknown change (process {label.pid}, {label.what}, has ended)")

@@ -17,7 +17,6 @@ from slotcore import codes, proving, records
 from slotcore import product as products
 from slotward import host, staging
 
-MODE = 0o755
 NOT_EXECUTABLE = "is not executable"
 
 
@@ -37,12 +36,13 @@ def exposed(product: products.Product, slot: str) -> Optional[Exposed]:
         return None
     if product.layout == products.VERSIONS or not stat.S_ISREG(found.st_mode):
         return None
-    mode, foreign = stat.S_IMODE(found.st_mode), found.st_uid not in (0, os.geteuid())
-    if not foreign and not mode & 0o022 and mode & 0o111 == 0o111:
+    mode = stat.S_IMODE(found.st_mode)
+    if not host.owner_problem(found) and mode & 0o111 == 0o111:
         return None
     owner = f"owned by uid {found.st_uid}, mode {mode:04o}"
-    run = f"chown root:root {path} && chmod {MODE:04o} {path}" if foreign else f"chmod {MODE:04o} {path}"
-    return Exposed(f"slot {slot} ({path}) is {owner}; it has to be root's, mode {MODE:04o}", run)
+    chown = "" if found.st_uid in (0, os.geteuid()) else f"chown root:root {path} && "
+    run = f"{chown}chmod {staging.PUBLIC:04o} {path}"
+    return Exposed(f"slot {slot} ({path}) is {owner}; it has to be root's, mode {staging.PUBLIC:04o}", run)
 
 
 def problem(product: products.Product, slot: str, entry: records.SlotRecord, named: str = "") -> str:

@@ -28,18 +28,13 @@ def refuse(product: products.Product, seen: manager.Look) -> None:
 
 def earlier(product: products.Product) -> Optional[products.Product]:
     """The product with the slots that the guard knows, where the configuration names others; None where it does not."""
-    found = installed.read_file(facts_of(product))
+    found = installed.read_file(units.facts_of(product.name))
     lines = found[1].decode("utf-8", "replace").split("\n") if found is not None else []
     for line in lines:
         key, _equals, slots = line.partition("=")
         if key == "SLOTS" and slots.startswith("/") and slots != product.slots_dir:
             return product._replace(slots_dir=slots)
     return None
-
-
-def facts_of(product: products.Product) -> str:
-    """The file with what the guard knows of the product."""
-    return f"{units.GUARD_DIR}/guard.d/{product.name}.env"
 
 
 def demand_none_elsewhere(product: products.Product) -> None:
@@ -51,7 +46,7 @@ def demand_none_elsewhere(product: products.Product) -> None:
     which = f"trial {settlement.trial.trial_id}" if settlement.trial is not None else "a trial"
     raise codes.Retryable(
         codes.TRIAL_PENDING,
-        f"the configuration of {product.name} names the slots {product.slots_dir}, where no trial is; {facts_of(product)} names "
+        f"the configuration of {product.name} names the slots {product.slots_dir}, where no trial is; {units.facts_of(product.name)} names "
         f"{before.slots_dir}, where {which} is not ended or not settled: set slots_dir to {before.slots_dir} again and repeat this",
     )
 

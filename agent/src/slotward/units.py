@@ -117,6 +117,16 @@ def _data_files(product: products.Product) -> List[SystemFile]:
     ]
 
 
+def facts_of(name: str) -> str:
+    """The file with what the guard knows of the product of that name."""
+    return f"{GUARD_DIR}/guard.d/{name}.env"
+
+
+def guard_services(name: str) -> Tuple[str, ...]:
+    """The guard's units of that product that are run: before a start, by the timer, after a failure."""
+    return tuple(f"slotward-{kind}@{name}.service" for kind in ("guard", "deadline", "rollback"))
+
+
 def _guard_files(product: products.Product) -> List[SystemFile]:
     hardening = unit_files.resource("units/hardening").rstrip("\n")
     marks = {"@GUARD_DIR@": GUARD_DIR, "@HARDENING@": hardening}
@@ -126,7 +136,7 @@ def _guard_files(product: products.Product) -> List[SystemFile]:
     facts += "".join(line + "\n" for line in more_facts(product))
     return [
         SystemFile(GUARD_DIR + "/guard", 0o755, unit_files.resource("guard")),
-        SystemFile(f"{GUARD_DIR}/guard.d/{product.name}.env", 0o644, facts),
+        SystemFile(facts_of(product.name), 0o644, facts),
         *(unit_files.unit(name, unit_files.filled(name, marks)) for name in SHARED_UNITS),
     ]
 

@@ -32,31 +32,34 @@ def good(
         return None
     if state.current is None:
         return _confirmed_last(product, facts, slots, update)
-    entry, last = slots.get(state.current), update.last
+    entry = slots.get(state.current)
     if entry is None:
         return None
     if product.floor == products.CURRENT and entry.sequence > update.floor:
         return None
     if entry.sha256 == facts.audit.good:
         return state.current
-    confirmed = "" if last is None else last.to_version if last.state == "confirmed" else last.from_version
-    return state.current if confirmed == entry.version else None
+    return state.current if _confirmed(update) == entry.version else None
 
 
-def _is_below(product: products.Product, entry: records.SlotRecord, update: records.Update) -> bool:
-    return entry.sequence < max(product.base_floor, update.floor)
+def _confirmed(update: records.Update) -> Optional[str]:
+    """The version that was good after the last trial, by its end's record."""
+    last = update.last
+    return None if last is None else last.to_version if last.state == "confirmed" else last.from_version
+
+
+def _floor(product: products.Product, update: records.Update) -> int:
+    return max(product.base_floor, update.floor)
 
 
 def _confirmed_last(
     product: products.Product, facts: proving.Facts, slots: Mapping[str, records.SlotRecord], update: records.Update
 ) -> Optional[str]:
     """The slot of what was confirmed last, with both links gone: the log's digest, its record, the floor and the last trial agree."""
-    last = update.last
-    confirmed = None if last is None else last.to_version if last.state == "confirmed" else last.from_version
     for slot, entry in slots.items():
-        if entry.sha256 == facts.audit.good and confirmed in (None, entry.version):
+        if entry.sha256 == facts.audit.good and _confirmed(update) in (None, entry.version):
             is_floor = product.floor != products.CURRENT or entry.sequence == update.floor
-            return slot if is_floor and not _is_below(product, entry, update) else None
+            return slot if is_floor and entry.sequence >= _floor(product, update) else None
     return None
 
 
@@ -64,16 +67,15 @@ def say_good(
     product: products.Product, state: settles.State, slots: Mapping[str, records.SlotRecord], update: records.Update
 ) -> str:
     """What an operator may say of a lost `good`: by which command for each slot that is not below the floor."""
-    where = product.path("good")
+    where, floor = product.path("good"), _floor(product, update)
     said = [
         f"if that was slot {slot} ({entry.version}, sequence {entry.sequence}): ln -sfn {slot} {where}"
         for slot, entry in sorted(slots.items(), key=lambda one: one[0] != state.current)
-        if not _is_below(product, entry, update)
+        if entry.sequence >= floor
     ]
     text = f"{where} names no slot and nothing proves which release was confirmed last"
     if said:
         return "; ".join((text, *said))
-    floor = max(product.base_floor, update.floor)
     return f"{text}, and no slot holds a proven release that is not below the floor, {floor}: {REINSTALL}"
 
 

@@ -73,6 +73,11 @@ class Lock(NamedTuple):
     age_s: int
     what: str
 
+    @property
+    def said(self) -> str:
+        """What is being done, and by whom where that is known."""
+        return self.what + (f", process {self.pid}, for {self.age_s} s" if self.pid else "")
+
 
 class Host(NamedTuple):
     """The rest of one look: what runs, the unit, the lock, and what is wrong with the configuration."""
@@ -235,7 +240,7 @@ def lines(answer: Dict[str, Any], entrypoint: str) -> List[str]:
         shown.append(f"pending: {answer['pending']}, finished by the next start or command")
     held = answer["lock"]
     if held is not None:
-        shown.append(f"busy: {held['what']}" + f", process {held['pid']}, for {held['age_s']} s" * bool(held["pid"]))
+        shown.append(f"busy: {Lock(held['pid'], held['age_s'], held['what']).said}")
     if answer["broken"] is not None:
         shown.append(broken_line(answer["broken"]) + "; updates are refused")
     shown.extend(standing.lines(answer))
