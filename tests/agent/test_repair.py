@@ -229,6 +229,17 @@ def test_a_lost_good_that_nothing_proves_is_left_and_the_command_is_named(place:
     assert run(place).exit == answers.DONE
 
 
+def test_B19_with_both_links_gone_and_nothing_proven_a_repair_is_no_success(place: Place) -> None:
+    """No record is broken, and yet nothing starts from the slots: exit 5, with the first thing that is left as its message."""
+    floor_at(place, OLD.sequence)
+    for name in ("good", "current"):
+        (place.slots / name).unlink()
+    answer = run(place)
+    assert (place.state().broken, answer.exit, answer.json["code"]) == (None, answers.BROKEN, "record-broken")
+    assert answer.json["message"] == answer.json["left"][0]
+    assert f"ln -sfn b {place.slots}/good" in answer.json["message"]
+
+
 def test_A3_both_links_are_made_again_by_what_records_floor_and_log_prove(place: Place) -> None:
     """Slot b was confirmed last: it is taken, and slot a, below the floor, is not named."""
     floor_at(place, NEW.sequence)
