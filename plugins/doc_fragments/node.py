@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-_PRODUCT = r"""
-  product:
-    description:
-      - The product under the agent's care. The agent itself is the product V(slotward).
-    type: str
-    default: slotward
-"""
-_AGENT = r"""
+
+class ModuleDocFragment:
+    """How to reach the agent on the host; ``PRODUCT`` is which product is meant."""
+
+    DOCUMENTATION = r"""
+options:
   executable:
     description:
       - The agent's program on the host.
@@ -27,9 +25,11 @@ requirements:
   - Root on the host (C(become)) for everything but reading.
 """
 
-
-class ModuleDocFragment:
-    """How to reach the agent on the host, and which product is meant; ``AGENT`` is without the product."""
-
-    DOCUMENTATION = "options:" + _PRODUCT + _AGENT
-    AGENT = "options:" + _AGENT
+    PRODUCT = r"""
+options:
+  product:
+    description:
+      - The product under the agent's care. The agent itself is the product V(slotward).
+    type: str
+    default: slotward
+"""

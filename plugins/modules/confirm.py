@@ -20,6 +20,7 @@ extends_documentation_fragment:
   - slotward.fleet.attributes
   - slotward.fleet.attributes.actiongroup_node
   - slotward.fleet.node
+  - slotward.fleet.node.product
 attributes:
   check_mode:
     support: full

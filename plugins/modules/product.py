@@ -21,7 +21,7 @@ description:
 extends_documentation_fragment:
   - slotward.fleet.attributes
   - slotward.fleet.attributes.actiongroup_node
-  - slotward.fleet.node.agent
+  - slotward.fleet.node
 attributes:
   check_mode:
     support: full

@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - slotward.fleet.attributes.facts
   - slotward.fleet.attributes.actiongroup_node
   - slotward.fleet.node
+  - slotward.fleet.node.product
 attributes:
   platform:
     support: full

@@ -19,6 +19,7 @@ extends_documentation_fragment:
   - slotward.fleet.attributes.info_module
   - slotward.fleet.attributes.actiongroup_node
   - slotward.fleet.node
+  - slotward.fleet.node.product
 attributes:
   platform:
     support: full

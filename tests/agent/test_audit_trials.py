@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
 import shutil
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 from agent.resting import BOOT, ID, RECORD
@@ -70,6 +71,12 @@ class Cut(BaseException):
     """The power goes here."""
 
 
+def cut_after(left: Iterator[int], _point: str) -> None:
+    """The power goes once nothing is left of `left`."""
+    if next(left, None) is None:
+        raise Cut
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_P7_an_end_is_noted_once_wherever_it_is_cut(
     product: products.Product, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, end: str
@@ -82,15 +89,8 @@ def test_P7_an_end_is_noted_once_wherever_it_is_cut(
         shutil.copytree(product.slots_dir, place, symlinks=True)
         one = product._replace(slots_dir=str(place))
         prepare(one)
-        left = [count]
-
-        def hit(_point: str, left: List[int] = left) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Cut
-
         with monkeypatch.context() as patch:
-            patch.setattr(faults, "hit", hit)
+            patch.setattr(faults, "hit", functools.partial(cut_after, iter(range(count))))
             try:
                 manager.settle_now(one)
                 done = True

@@ -8,7 +8,7 @@ import os
 import pathlib
 import sys
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, NoReturn, Tuple
 
 import pytest
 from agent.resting import BOOT, ID, RECORD, TRIAL
@@ -159,6 +159,11 @@ def test_a_trial_of_an_earlier_boot(
     assert [line.split("]: ")[1] for line in kept(product)["journal"]] == ["one", "two"]
 
 
+def no_such_program(*_given: object) -> NoReturn:
+    """It is not installed."""
+    raise FileNotFoundError(2, "none")
+
+
 @pytest.mark.parametrize("how", ["none", "fails", "empty"])
 def test_no_journal_is_said_and_that_is_all(
     product: products.Product, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -167,9 +172,7 @@ def test_no_journal_is_said_and_that_is_all(
     in_boot(monkeypatch)
     (tmp_path / "fail-show").write_text("1")
     if how == "none":
-        monkeypatch.setattr(
-            probe_journal, "bounded", lambda *_given: (_ for _ in ()).throw(FileNotFoundError(2, "none"))
-        )
+        monkeypatch.setattr(probe_journal, "bounded", no_such_program)
     elif how == "fails":
         (tmp_path / "journal-status").write_text("1")
     assert evidence_gather.gather(known(product)) == ""

@@ -65,7 +65,7 @@ def test_the_data_is_kept_before_the_first_start(tree: Keeping) -> None:
     }
     tree.goes_on()
     tree.changed()
-    for _ in range(2):
+    for _time in range(2):
         tree.run("start")
         tree.run("data")
     assert tree.ran() == ["snapshot of demo"]

@@ -195,7 +195,7 @@ def test_more_starts_than_allowed_go_back(tree: Tree) -> None:
     """`[update] max_starts`: the start after the last one that is allowed is the good version's, by whomever it is asked for."""
     facts(tree, "STARTS=2")
     tree.swap()
-    for _ in range(2):
+    for _time in range(2):
         tree.run("start")
         tree.goes_on()
     tree.at(30, OTHER_BOOT)

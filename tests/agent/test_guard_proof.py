@@ -137,7 +137,7 @@ def test_where_neither_proves_itself_nothing_moves_and_it_is_said(tree: Tree) ->
     """I8: the start is not held up; the guard's unit has failed, and says what to run."""
     for slot in ("a", "b"):
         lose(tree, slot)
-    for _ in range(2):
+    for _time in range(2):
         assert "run slotward doctor" in tree.run("start", expect=1)
         stayed(tree)
         assert not mark(tree).exists()
@@ -382,7 +382,7 @@ def test_a_slot_that_takes_too_long_is_left_unread(tmp_path: pathlib.Path) -> No
 def test_a_full_run_directory_only_costs_time(tree: Tree) -> None:
     """What cannot be marked as proven is proven again at the next start."""
     mark(tree).parent.write_text("", encoding="ascii")
-    for _ in range(2):
+    for _time in range(2):
         assert tree.run("start") == ""
     stayed(tree)
 

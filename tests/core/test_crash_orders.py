@@ -189,7 +189,7 @@ def failure(walker: walk.Walker, scenario: Scenario) -> str:
     try:
         check(walker, scenario)
     except AssertionError as error:
-        return str(error).split("\n")[0]
+        return str(error).partition("\n")[0]
     except (KeyError, OSError, ValueError) as error:  # a name or a record is not there when it is needed
         return f"{scenario.name}: {error!r}"
     return ""

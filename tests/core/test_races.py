@@ -7,6 +7,7 @@ agent's work between any two steps of the guard. The agent is the real manager w
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import subprocess
@@ -241,20 +242,20 @@ def test_the_guard_between_any_two_operations_of_a_swap(
     tree = mapped(host.product, scenarios.staged())
     before = walk.view(host, tree)
     stopped: Dict[str, str] = {}
+
+    def guard_at(wanted: str, ran: List[str], point: str) -> None:
+        walk.check_always(host, host.tree(), before)
+        if point.startswith(wanted):
+            ran.append(point)
+            assert host.guard(mode, agent_host.clock(), MODES[mode]).status == 0
+            host.set_unit(RUNS)
+            assert host.asked() or mode != "tick"
+
     for number in range(40):
         host.put(tree)
         host.set_unit(RUNS)
         ran: List[str] = []
-
-        def hit(point: str, ran: List[str] = ran, number: int = number) -> None:
-            walk.check_always(host, host.tree(), before)
-            if point.startswith(f"swap.{number}."):
-                ran.append(point)
-                assert host.guard(mode, agent_host.clock(), MODES[mode]).status == 0
-                host.set_unit(RUNS)
-                assert host.asked() or mode != "tick"
-
-        monkeypatch.setattr(faults, "hit", hit)
+        monkeypatch.setattr(faults, "hit", functools.partial(guard_at, f"swap.{number}.", ran))
         code = begin(host, form)
         monkeypatch.setattr(faults, "hit", lambda point: None)
         if not ran:
@@ -281,17 +282,17 @@ def test_the_rest_of_a_swap_between_any_two_steps_of_a_tick(
     tree = mapped(host.product, scenarios.staged())
     before = walk.view(host, tree)
     codes_seen: List[str] = []
+
+    def tick_at(at: int, guards: List[subprocess.Popen[str]], point: str) -> None:
+        if point.endswith(".Arm"):
+            guards.append(host.begin_guard("tick", agent_host.clock(), RUNS, at, "pause"))
+            host.is_paused(guards[0])
+
     for at in range(20):
         host.put(tree)
         host.set_unit(RUNS)
         guards: List[subprocess.Popen[str]] = []
-
-        def hit(point: str, guards: List[subprocess.Popen[str]] = guards, at: int = at) -> None:
-            if point.endswith(".Arm"):
-                guards.append(host.begin_guard("tick", agent_host.clock(), RUNS, at, "pause"))
-                host.is_paused(guards[0])
-
-        monkeypatch.setattr(faults, "hit", hit)
+        monkeypatch.setattr(faults, "hit", functools.partial(tick_at, at, guards))
         codes_seen.append(begin(host, form))
         monkeypatch.setattr(faults, "hit", lambda point: None)
         paused = guards[0].poll() is None

@@ -254,8 +254,8 @@ def test_permits_that_are_not_for_this(at_120: nodes.Node, v110: releases.Releas
     def asked(data: bytes) -> str:
         return refused(downgrade(node, v110, data))
 
-    def permit(version: str = "1.1.0", sequence: int = 2, hosts: Sequence[str] = here, lasts_s: int = 60) -> bytes:
-        return signing.permit(version, sequence, hosts, signers[:2], lasts_s=lasts_s)
+    def permit(version: str = "1.1.0", sequence: int = 2, hosts: Sequence[str] = (), lasts_s: int = 60) -> bytes:
+        return signing.permit(version, sequence, hosts or here, signers[:2], lasts_s=lasts_s)
 
     assert asked(permit(hosts=["0" * 32])) == "not-permitted"
     assert asked(permit(version="1.0.0")) == "not-permitted"

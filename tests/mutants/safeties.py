@@ -101,7 +101,7 @@ class Watcher:
             self._failed = True
             crash = getattr(report.longrepr, "reprcrash", None)
             message = str(crash.message if crash is not None else report.longrepr).strip()
-            self._say(test=report.nodeid, first="%s: %s" % (report.nodeid, message.split("\n")[0][:200]))
+            self._say(test=report.nodeid, first="%s: %s" % (report.nodeid, message.partition("\n")[0][:200]))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """A test failed, or its fixtures did; or it tells something."""

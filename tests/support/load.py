@@ -27,11 +27,9 @@ class Asking(Protocol):
 
     def ask(self) -> str:
         """Ask once and give what was answered; raises OSError or ValueError when it was no good answer."""
-        ...
 
     def close(self) -> None:
         """Let go of the connection."""
-        ...
 
 
 class Seen(NamedTuple):

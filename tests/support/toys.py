@@ -44,8 +44,10 @@ def running(node: nodes.Node, first: releases.Release, adopted: bool = True) -> 
     if adopted:
         answer = made.slotward("setup", "--adopt")
         assert answer.exit == 0, answer
-    yield made
-    made.clear()
+    try:
+        yield made
+    finally:
+        made.clear()
 
 
 class Toy:

@@ -140,7 +140,8 @@ def _answer(
         for (path, _data), step in zip(given, steps)
     ]
     lines = [
-        f"{'would take ' if would and step.event else ''}{path}: {step.text}" for (path, _), step in zip(given, steps)
+        f"{'would take ' if would and step.event else ''}{path}: {step.text}"
+        for (path, _data), step in zip(given, steps)
     ]
     answer["verify_again"] = again
     if again:

@@ -84,7 +84,7 @@ def _read(child: subprocess.Popen[bytes], name: str, end: float, limit_s: int) -
         return b""
     answer, output = b"", child.stdout.fileno()
     while True:
-        ready, _, _ = select.select([output], [], [], max(0.0, end - time.monotonic()))
+        ready, _writable, _broken = select.select([output], [], [], max(0.0, end - time.monotonic()))
         if not ready:
             text = f"{name} gave no signature in {limit_s} s; nothing was signed (--key-timeout gives it longer)"
             raise codes.refused(codes.BAD_KEY, text)

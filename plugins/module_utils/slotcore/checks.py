@@ -18,8 +18,9 @@ from __future__ import annotations
 import re
 from typing import Callable, NamedTuple, Optional, Tuple, Union
 
-from . import clocks, codes, manifest, policy, semver, signatures, target, trust_rows
+from . import clocks, codes, policy, semver, signatures, target, trust_rows
 from . import facts as known
+from . import manifest as manifests
 from . import trust_record as trusts
 
 Facts = known.Facts
@@ -47,8 +48,8 @@ A release that kept exiting, or whose unit failed, may have started and run each
 class Verified(NamedTuple):
     """A release that this host takes, the file of it that it runs, the pins that signed, and the permit that it needs."""
 
-    manifest: manifest.Manifest
-    artifact: manifest.Artifact
+    manifest: manifests.Manifest
+    artifact: manifests.Artifact
     signers: Tuple[str, ...]
     permit: Optional[trusts.Allowed]
 
@@ -64,7 +65,7 @@ class ManifestCheck(NamedTuple):
     """A row that reads the verified manifest."""
 
     code: str
-    rule: Callable[[Facts, manifest.Manifest], Optional[str]]
+    rule: Callable[[Facts, manifests.Manifest], Optional[str]]
 
 
 class OfferCheck(NamedTuple):
@@ -122,7 +123,7 @@ def check_offer(facts: Facts, offer: Offer) -> Optional[codes.Refusal]:
     return None
 
 
-def _check_manifest(facts: Facts, body: manifest.Manifest) -> Optional[codes.Refusal]:
+def _check_manifest(facts: Facts, body: manifests.Manifest) -> Optional[codes.Refusal]:
     for row in MANIFEST_CHECKS:
         text = row.rule(facts, body)
         if text:
@@ -157,7 +158,7 @@ def _pins(facts: Facts) -> Optional[str]:
     return text % facts.product
 
 
-def _product(facts: Facts, body: manifest.Manifest) -> Optional[str]:
+def _product(facts: Facts, body: manifests.Manifest) -> Optional[str]:
     if body.product != facts.product:
         return "the manifest releases %s, not %s" % (body.product, facts.product)
     if facts.target.product != facts.product:
@@ -165,24 +166,24 @@ def _product(facts: Facts, body: manifest.Manifest) -> Optional[str]:
     return None
 
 
-def _version(facts: Facts, body: manifest.Manifest) -> Optional[str]:
+def _version(facts: Facts, body: manifests.Manifest) -> Optional[str]:
     if body.version == facts.target.version:
         return None
     return "the manifest releases %s %s, not %s" % (facts.product, body.version, facts.target.version)
 
 
-def _not_expired(facts: Facts, body: manifest.Manifest) -> Optional[str]:
+def _not_expired(facts: Facts, body: manifests.Manifest) -> Optional[str]:
     return clocks.expired(facts.clocks, body.expires_at, "the release manifest")
 
 
-def _artifact_listed(facts: Facts, body: manifest.Manifest) -> Optional[str]:
+def _artifact_listed(facts: Facts, body: manifests.Manifest) -> Optional[str]:
     if _artifacts(facts, body):
         return None
     name = artifact_name(facts.product, body.version, facts.platform, facts.variant)
     return "the manifest lists no %s with the release sha256" % name
 
 
-def _artifact_kind(facts: Facts, body: manifest.Manifest) -> Optional[str]:
+def _artifact_kind(facts: Facts, body: manifests.Manifest) -> Optional[str]:
     one = _artifacts(facts, body)[0]
     if one.kind in facts.kinds and one.variant == facts.variant:
         return None
@@ -194,12 +195,12 @@ def _kind(kind: str, variant: Optional[str]) -> str:
     return "%s, variant %s" % (kind, variant) if variant else kind
 
 
-def _artifact_size(facts: Facts, body: manifest.Manifest) -> Optional[str]:
+def _artifact_size(facts: Facts, body: manifests.Manifest) -> Optional[str]:
     size = _artifacts(facts, body)[0].size
     return "the binary is %d bytes; at most %d are taken" % (size, facts.max_bytes) if size > facts.max_bytes else None
 
 
-def _artifacts(facts: Facts, body: manifest.Manifest) -> Tuple[manifest.Artifact, ...]:
+def _artifacts(facts: Facts, body: manifests.Manifest) -> Tuple[manifests.Artifact, ...]:
     """The files with the target's bytes that are named for this platform, the one for this host's variant first."""
     found = sorted(target.named_for(body, facts.platform), key=lambda one: one.variant != facts.variant)
     return tuple(one for one in found if one.sha256 == facts.target.sha256)

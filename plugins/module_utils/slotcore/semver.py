@@ -56,9 +56,9 @@ def no_version(text: str) -> str:
     return '"%s" is not a release version, such as 1.2.0' % text
 
 
-def older(one: Version, other: Version) -> bool:
-    """True when `one` comes before `other`."""
-    return one.precedence < other.precedence
+def older(first: Version, second: Version) -> bool:
+    """True when `first` comes before `second`."""
+    return first.precedence < second.precedence
 
 
 def is_older(text: str, than: Optional[str]) -> bool:

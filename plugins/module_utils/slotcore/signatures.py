@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Callable, Dict, NamedTuple, Sequence, Set, Tuple, Union, cast
 
-from . import canonical, codes, documents, keys, manifest
+from . import canonical, codes, documents, keys
+from . import manifest as manifests
 
 ORDER = (codes.BAD_MANIFEST, codes.TOO_FEW_SIGNATURES, codes.NOT_CANONICAL)
 
@@ -25,15 +26,15 @@ class Verified(NamedTuple):
     """A document that enough pinned keys signed; `signers` are their pins."""
 
     body: documents.Body
-    published: manifest.Published
+    published: manifests.Published
     signers: Tuple[str, ...]
 
 
 class VerifiedManifest(NamedTuple):
     """A release manifest that enough pinned keys signed; `signers` are their pins."""
 
-    manifest: manifest.Manifest
-    published: manifest.Published
+    manifest: manifests.Manifest
+    published: manifests.Published
     signers: Tuple[str, ...]
 
 
@@ -64,7 +65,7 @@ def verify_release(
     found = _verify(published, documents.RELEASE, pins, threshold, verify)
     if isinstance(found, codes.Refusal):
         return found
-    return VerifiedManifest(cast(manifest.Manifest, found.body), found.published, found.signers)
+    return VerifiedManifest(cast(manifests.Manifest, found.body), found.published, found.signers)
 
 
 def _verify(
@@ -72,7 +73,7 @@ def _verify(
 ) -> Union[Verified, codes.Refusal]:
     try:
         # 1. shape
-        form = manifest.parse_published(published)
+        form = manifests.parse_published(published)
         body, value = kind.parse(form.body)
         # 2. signatures
         verdicts = judge(form, body, pins, kind, verify)
@@ -91,17 +92,17 @@ def _verify(
 
 
 def judge(
-    form: manifest.Published,
+    form: manifests.Published,
     body: documents.Body,
     pins: Sequence[str],
     kind: documents.Kind = documents.RELEASE,
     verify: Verify = keys.verify,
 ) -> Tuple[Verdict, ...]:
     """What each of the first 16 signatures is worth with these pins."""
-    listed: Dict[str, manifest.Key] = {key.kid: key for key in body.keys}
+    listed: Dict[str, manifests.Key] = {key.kid: key for key in body.keys}
     taken: Set[str] = set()
     found = []
-    for signature in form.signatures[: manifest.MAX_SIGNATURES]:
+    for signature in form.signatures[: manifests.MAX_SIGNATURES]:
         verdict = _judge_one(signature, listed, signed_bytes(form.body, kind), pins, taken, verify)
         taken.add(verdict.pin)
         found.append(verdict)
@@ -109,8 +110,8 @@ def judge(
 
 
 def _judge_one(
-    signature: manifest.Signature,
-    listed: Dict[str, manifest.Key],
+    signature: manifests.Signature,
+    listed: Dict[str, manifests.Key],
     message: bytes,
     pins: Sequence[str],
     taken: Set[str],

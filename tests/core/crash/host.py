@@ -160,8 +160,8 @@ class Host:
         """What is there now; the lock is left out."""
         found: disk.Tree = {}
         places = [self.product.slots_dir, os.path.dirname(self.product.entrypoint)]
-        for directory in places:
-            for entry in os.scandir(directory):
+        while places:
+            for entry in os.scandir(places.pop(0)):
                 if entry.name == products.TREES:
                     places.append(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
