@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import Optional
 
 PASSED, FAILED, NO_COLLECTION = 0, 1, 2  # pytest's; other ends are a trouble of whoever runs it
+NOT_THERE = (4, 5)  # pytest's: it does not know the name; there is nothing of that name
 NOT_ENDED = 70
 """A child of ours that could not say how its tests ended."""
 

@@ -4,10 +4,12 @@
 A safety that nothing misses is one that anybody may take out without noticing. It fails the run, unless `safeties.toml` says
 which other safety does the same. The steps of the plans are taken out, and change places, in `tests/core/test_crash_orders.py`,
 which is run here too. Writes `build/safeties.json`:
-{"removed": n, "unnoticed": n, "redundant": n, "rows": [{"safety", "file", "noticed_by", "first_failure"}]}.
+{"removed": n, "unnoticed": n, "redundant": n, "rows": [{"safety", "file", "noticed_by", "test", "first_failure"}]}.
+The test that failed is asked first the next time: `noticed.json`, next to this file, keeps their names. It is no result: what it
+names must fail again, and where it does not, or is gone, the suites of the table are asked as ever.
 
   safeties.py              all of them
-  safeties.py NAME…        those with one of these words in their name; writes nothing
+  safeties.py NAME…        those with one of these words in their name; writes no figures
   safeties.py --resume     as all of them, but what the last run of the very same files has shown is not shown again
   safeties.py --narrow     without the wide suites, which run where none of the table's own notices
   safeties.py --workers 2  so many at once, each with a copy of its own
@@ -41,9 +43,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from mutants import removals
-from mutants.children import FAILED, NO_COLLECTION, NOT_ENDED, PASSED, Trouble, quiet, ready, waited
+from mutants.children import FAILED, NO_COLLECTION, NOT_ENDED, NOT_THERE, PASSED, Trouble, quiet, ready, waited
 
 OUTPUT = ROOT / "build" / "safeties.json"
+NOTICED = ROOT / "tests" / "mutants" / "noticed.json"
+"""By safety, the test that noticed last."""
 PLANS = "-m slow tests/core/test_crash_orders.py"
 WIDE = ("tests/core", "tests/agent", "tests/unit")
 TOLD = "safety"
@@ -68,6 +72,7 @@ class Row(NamedTuple):
     noticed_by: str
     first_failure: str
     redundant: str = ""
+    test: str = ""
 
 
 class Ended(NamedTuple):
@@ -84,6 +89,11 @@ class Ended(NamedTuple):
     def noticed(self) -> bool:
         """Whether a test failed, or the run did not end."""
         return self.status in (None, FAILED, NO_COLLECTION)
+
+    @property
+    def ran(self) -> bool:
+        """Whether there was something to run, and it came to an end of its own or of its time."""
+        return self.noticed or self.status == PASSED
 
 
 class Watcher:
@@ -135,6 +145,8 @@ class Copy:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
+            if source == NOTICED:
+                continue
             self.digest.update(name.encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())
         (self.top / ".build").symlink_to(ROOT / ".build")
 
@@ -145,8 +157,11 @@ class Copy:
         path.write_text(text, encoding="utf-8")
         os.utime(path, (self._stamp, self._stamp))
 
-    def run(self, suite: str) -> Ended:
-        """Run pytest on the copy in a child with a group of its own; past its time all of that is killed."""
+    def run(self, suite: str, known: bool = False) -> Ended:
+        """Run pytest on the copy in a child with a group of its own; past its time all of that is killed.
+
+        What is only `known` from an earlier run may be gone.
+        """
         reader, writer = os.pipe()
         child = os.fork()
         if child == 0:
@@ -167,7 +182,7 @@ class Copy:
         failed = next((one for one in said if "test" in one), {"test": "", "first": ""})
         first = str(failed["first"]) or ("" if status == PASSED else "did not end")
         ended = Ended(status, str(failed["test"]), first, tuple(one["told"] for one in said if "told" in one))
-        if not ended.noticed and status != PASSED:
+        if not ended.ran and not (known and status in NOT_THERE):
             raise Trouble("%s ended with %s:\n%s" % (suite, status, self.output.read_text(errors="replace")[-2000:]))
         return ended
 
@@ -204,21 +219,22 @@ def shown(row: Row) -> str:
     return "%-56s %s" % (row.safety, "redundant: " + row.redundant if row.redundant else "NOBODY NOTICES")
 
 
-def taken_out(copy: Copy, safety: removals.Safety, wide: Sequence[str]) -> Row:
+def taken_out(copy: Copy, safety: removals.Safety, wide: Sequence[str], last: str = "") -> Row:
     """Who notices that this one is gone; the likeliest are asked first, and of one that is redundant only those.
 
     The test that failed must fail again, and pass with the safety in its place: chance notices nothing.
     """
     source = (copy.top / safety.file).read_text(encoding="utf-8")
-    for suite in (*safety.suites, *(() if safety.redundant else wide)):
+    first = (shlex.quote(last),) if last else ()
+    for suite in (*first, *safety.suites, *(() if safety.redundant else wide)):
         copy.write(safety.file, safety.removed(source))
         try:
-            ended = copy.run(suite)
+            ended = copy.run(suite, known=suite in first)
             again = ended.noticed and (not ended.test or copy.run(shlex.quote(ended.test)).noticed)
         finally:
             copy.write(safety.file, source)
         if again and not copy.run(shlex.quote(ended.test) if ended.test else suite).noticed:
-            return Row(safety.name, safety.file, suite, ended.first)
+            return Row(safety.name, safety.file, suite, ended.first, test=ended.test)
     return Row(safety.name, safety.file, "", "", safety.redundant)
 
 
@@ -239,18 +255,21 @@ class Worker:
 
     copy: Copy
     wide: Sequence[str]
+    last: Dict[str, str]
 
     @classmethod
-    def begin(cls, top: str, wide: Sequence[str]) -> None:
+    def begin(cls, top: str, wide: Sequence[str], last: Dict[str, str]) -> None:
         """In the new process: make the copy."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
-        cls.copy, cls.wide = Copy(pathlib.Path(tempfile.mkdtemp(dir=top))), wide
+        cls.copy, cls.wide, cls.last = Copy(pathlib.Path(tempfile.mkdtemp(dir=top))), wide, last
 
     @classmethod
     def rows(cls, safety: Optional[removals.Safety]) -> List[Row]:
         """Of one safety; None: of the plans."""
-        return of_plans(cls.copy) if safety is None else [taken_out(cls.copy, safety, cls.wide)]
+        if safety is None:
+            return of_plans(cls.copy)
+        return [taken_out(cls.copy, safety, cls.wide, cls.last.get(safety.name, ""))]
 
 
 def known(digest: str) -> List[Row]:
@@ -260,6 +279,25 @@ def known(digest: str) -> List[Row]:
         if last["of"] == digest:
             return [Row(**row) for row in last["rows"]]
     return []
+
+
+def noticed() -> Dict[str, str]:
+    """By safety, the test that noticed last; of each that there is no more, nothing."""
+    names = {one.name for one in removals.read()}
+    try:
+        read = json.loads(NOTICED.read_text(encoding="utf-8"))
+        return {name: str(test) for name, test in read.items() if name in names}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, AttributeError) as error:
+        raise Trouble("%s is damaged (%s): remove it, the next run writes it anew" % (NOTICED, error)) from error
+
+
+def keep(rows: Sequence[Row]) -> None:
+    """Keep which tests noticed."""
+    found = {**noticed(), **{row.safety: row.test for row in rows if row.test}}
+    text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    NOTICED.write_text(text, encoding="utf-8")
 
 
 def write(digest: str, rows: Sequence[Row]) -> Dict[str, Any]:
@@ -289,11 +327,12 @@ def run(top: str, options: argparse.Namespace) -> int:
     if not words and not any(row.noticed_by == PLANS for row in rows):
         left.insert(0, None)  # the longest first
     wide = () if options.narrow else WIDE
-    with multiprocessing.get_context("fork").Pool(options.workers, Worker.begin, (top, wide)) as pool:
+    with multiprocessing.get_context("fork").Pool(options.workers, Worker.begin, (top, wide, noticed())) as pool:
         for found in pool.imap_unordered(Worker.rows, left):
             rows += found
             for row in found:
                 say(shown(row))
+            keep(found)
             if not words:
                 write(digest, rows)
     return told(rows, table)
@@ -326,7 +365,9 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="make safeties", description="see that tests miss every safety that is taken out"
     )
-    parser.add_argument("words", nargs="*", metavar="NAME", help="only those with this in their name; writes nothing")
+    parser.add_argument(
+        "words", nargs="*", metavar="NAME", help="only those with this in their name; writes no figures"
+    )
     parser.add_argument("--resume", action="store_true", help="go on where a run of the same files has ended")
     parser.add_argument("--narrow", action="store_true", help="without the wide suites")
     parser.add_argument("--workers", type=int, default=1, help="how many run at once (default 1)")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 import shlex
@@ -35,6 +36,13 @@ def test_what_should_notice_is_there() -> None:
     named = {word for word in words if word.startswith("tests/")}
     assert len(named) > 20
     assert [word for word in sorted(named) if not (removals.ROOT / word).exists()] == []
+
+
+def test_what_noticed_last_is_of_this_table_and_there() -> None:
+    """`make safeties` keeps it up to date; what is gone from the table is gone from there after the next run."""
+    last = json.loads((removals.ROOT / "tests" / "mutants" / "noticed.json").read_text(encoding="utf-8"))
+    assert set(last) <= {one.name for one in TABLE}
+    assert [test for test in last.values() if not (removals.ROOT / test.partition("::")[0]).is_file()] == []
 
 
 def lines() -> Iterator[Tuple[str, str]]:
