@@ -50,6 +50,18 @@ def test_calls_are_told_by_name_number_and_path() -> None:
     ]
 
 
+def test_a_link_is_told_by_its_name_and_not_by_where_it_leads() -> None:
+    """What another process has open, of whatever host, is not this run's."""
+    lines = [
+        'readlink("/proc/77/fd/3", "/opt/slotward/slotward/lock", 4096) = 27',
+        'readlink("/opt/slotward/slotward/current", "a", 4096) = 1',
+    ]
+    assert tracing.calls(lines, hosts.IN_SCOPE) == [("readlink", 2, "/opt/slotward/slotward/current")]
+    lines.insert(0, 'readlink("/usr/local/bin/slotward", "/opt/slotward/slotward/current", 4096) = 30')
+    wanted = tracing.Call("readlink", 1, "/opt/slotward/slotward/current")
+    assert tracing.on_path(lines, wanted, hosts.IN_SCOPE, "/") == (wanted.path, 1)
+
+
 def test_a_program_that_is_run_is_counted_from_its_own_beginning() -> None:
     """A call before that belongs to who ran it; names without a directory are those of where it works."""
     assert tracing.processes(TRACE)[1].program == "mv"
@@ -189,6 +201,16 @@ def test_rows_are_gone_on_with_by_the_sources_alone(tmp_path: pathlib.Path) -> N
         return archive.source(tmp_path / "agent")
 
     assert told("1\n", b"one") == told("1\n", b"two") != told("2\n", b"one")
+
+
+def test_what_an_earlier_run_did_not_reach_is_not_told_again(tmp_path: pathlib.Path) -> None:
+    """Its own run tells of it; a later one reaches it, says so itself, or has no such call."""
+    old, new = row(number=1, hit=0), row(number=2)
+    lines = [{"source": "here", "run": "one"}, old, new]
+    (tmp_path / "0-1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert list(syscalls.kept_rows(tmp_path, "here", "one")) == [old, new]
+    assert list(syscalls.kept_rows(tmp_path, "here", "two")) == [new]
+    assert list(syscalls.kept_rows(tmp_path, "there", "one")) == []
 
 
 def test_two_hosts_are_the_same_but_for_the_time_of_their_cases() -> None:

@@ -94,7 +94,7 @@ def work(args: argparse.Namespace) -> None:
     there = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {there[args.worker % len(there)]})
     top = pathlib.Path(args.top)
-    kept = kept_rows(kept_in(args), source_of(top))
+    kept = kept_rows(kept_in(args), source_of(top), top.name)
     done = {tuple(row[key] for key in KEY) for row in kept if row["hit"]}
     bench = cases.Bench(top / f"worker-{args.worker}", releases_in(top))
     try:
@@ -102,6 +102,7 @@ def work(args: argparse.Namespace) -> None:
         with open(kept_in(args) / f"{args.worker}-{os.getpid()}.jsonl", "w", encoding="utf-8", buffering=1) as file:
             head = {
                 "source": source_of(top),
+                "run": top.name,
                 "worker": args.worker,
                 "cases": len(todo),
                 "jobs": args.jobs,
@@ -143,13 +144,19 @@ def kept_in(args: argparse.Namespace) -> pathlib.Path:
     return pathlib.Path(args.output) / "faults.d"
 
 
-def kept_rows(kept: pathlib.Path, source: str) -> Iterator[Row]:
-    """The rows of all runs of this source, one for each case: one that was reached, if any was; a last line that was cut is none."""
+def kept_rows(kept: pathlib.Path, source: str, run: str) -> Iterator[Row]:
+    """The rows of all runs of this source, one for each case: one that was reached, if any was; a last line that was cut is none.
+
+    What was not reached counts for its own run alone: another one tries it again, or does not find that call at all.
+    """
     found: Dict[Tuple[Any, ...], Row] = {}
     for path in sorted(kept.glob("*.jsonl")):
         lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-        if lines and json.loads(lines[0]).get("source") == source:
+        head = json.loads(lines[0]) if lines else {}
+        if head.get("source") == source:
             for row in map(json.loads, lines[1:]):
+                if not row["hit"] and head.get("run") != run:
+                    continue
                 key = tuple(row[key] for key in KEY)
                 if key not in found or row["hit"]:
                     found[key] = row
@@ -203,14 +210,14 @@ def start(args: argparse.Namespace, top: pathlib.Path) -> List[subprocess.Popen[
     return begun
 
 
-def follow(workers: Sequence[subprocess.Popen[bytes]], kept: pathlib.Path, source: str) -> bool:
+def follow(workers: Sequence[subprocess.Popen[bytes]], kept: pathlib.Path, source: str, run: str) -> bool:
     """Tell how far they are, until they have ended; whether all of them came to their end."""
     began, told = time.monotonic(), 0.0
     while any(worker.poll() is None for worker in workers):
         time.sleep(0.5)
         if time.monotonic() - told > TELL_EVERY_S:
             told = time.monotonic()
-            rows = list(kept_rows(kept, source))
+            rows = list(kept_rows(kept, source, run))
             bad = sum(1 for row in rows if row["violations"])
             print(f"faults: {len(rows)} cases, {bad} with violations, {told - began:.0f} s", flush=True)
     return all(worker.returncode == 0 for worker in workers)
@@ -244,7 +251,7 @@ def main() -> int:
         hosts.make_releases(top / "releases")
         source = source_of(top)
         workers = start(args, top)
-        ended = follow(workers, kept, source)
+        ended = follow(workers, kept, source, top.name)
         complete = ended and not (args.jobs or args.calls)
     except KeyboardInterrupt:
         print("faults: interrupted", file=sys.stderr)
@@ -253,7 +260,8 @@ def main() -> int:
             if worker.poll() is None:
                 worker.terminate()  # `unshare` has become the worker
                 worker.wait()
-        rows = list(kept_rows(kept, source_of(top))) if (top / "releases" / "agent").exists() else []
+        known = (top / "releases" / "agent").exists()
+        rows = list(kept_rows(kept, source_of(top), top.name)) if known else []
         shutil.rmtree(top)
     status = report(rows, complete, pathlib.Path(args.output))
     return status or (0 if ended else 1)

@@ -44,6 +44,8 @@ sendfile copy_file_range fstat getdents64 fgetxattr fsetxattr flistxattr fstatfs
 """
 BY_DESCRIPTOR = frozenset(_BY_DESCRIPTOR.split())
 """They are about what a descriptor leads to; what is quoted is data. All others name what they are about."""
+ANSWERING = frozenset(("readlink", "readlinkat"))
+"""What they name is what is quoted first; after it comes the answer, which for another process's descriptor may be any path."""
 
 
 class Call(NamedTuple):
@@ -86,7 +88,7 @@ def on_path(lines: Sequence[str], wanted: Call, scope: Sequence[str], working: s
         if match is None or match.group(1) != wanted.name:
             continue
         arguments = match.group(2).partition(") = ")[0]
-        said.update({*_FD.findall(arguments), *(text for _place, text in _NAMED.findall(arguments))})
+        said.update({*_FD.findall(arguments), *(text for _place, text in _quoted(wanted.name, arguments))})
         if path_of(wanted.name, match.group(2), scope, working) == wanted.path:
             left -= 1
             if not left:
@@ -100,7 +102,7 @@ def _raw(name: str, arguments: str, scope: Sequence[str], working: str) -> str:
     if name in BY_DESCRIPTOR:
         said: List[Tuple[str, str]] = [(text, text) for text in _FD.findall(arguments)]
     else:
-        pairs = zip(_NAMED.findall(arguments), named(name, arguments, working))
+        pairs = zip(_quoted(name, arguments), named(name, arguments, working))
         said = [(text if text not in ("", ".") else place, path) for (place, text), path in pairs]
     return next(raw for raw, path in said if _in_scope(path, scope))
 
@@ -114,13 +116,18 @@ def supported() -> List[str]:
     ]
 
 
+def _quoted(name: str, arguments: str) -> List[Tuple[str, str]]:
+    """The names in a call, each with its directory's where that is given."""
+    return _NAMED.findall(arguments)[: 1 if name in ANSWERING else None]
+
+
 def named(name: str, arguments: str, working: str) -> Iterator[str]:
     """The paths that a call is about, from the root; `working` is where names begin that have no directory of their own."""
     arguments = arguments.partition(") = ")[0]
     if name in BY_DESCRIPTOR:
         yield from _FD.findall(arguments)
         return
-    for place, text in _NAMED.findall(arguments):
+    for place, text in _quoted(name, arguments):
         yield os.path.normpath(os.path.join(place or working, text)) if text else place
 
 
