@@ -27,11 +27,15 @@ for line in json.loads((home / "script").read_text()):
         while time.process_time() < until:
             pass
         (home / "worked").touch()
-    elif line == "idle":
+    elif line in ("idle", "lost"):
         first = not (home / "idled").exists()
         (home / "idled").touch()
-        if first or mail["cut"] > 2:
+        (home / "console.log").write_text("")
+        if (first or mail["cut"] > 2) and line == "idle":
             time.sleep(60)
+        elif first or mail["cut"] > 2:
+            (home / "console.log").write_text("[  339.064785] I/O error, dev nvme0n1, sector 3432 op 0x1:(WRITE)\\n")
+            sys.exit(0)
     elif line == "end":
         sys.exit(0)
     elif line == "killed":
@@ -146,10 +150,13 @@ def test_qemu_that_somebody_ended_is_no_violation(run: cuts.Run) -> None:
         next(made)
 
 
-def test_a_machine_that_does_nothing_any_more_is_started_again(run: cuts.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next boot judges what the stall has cut; with a disk that never comes up the run ends, and says so."""
+@pytest.mark.parametrize("how", ["idle", "lost"])
+def test_a_machine_that_does_nothing_any_more_is_started_again(
+    run: cuts.Run, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Nor one whose disk does not answer. The next boot judges what it has cut; with a disk that never comes up the run ends, and says so."""
     monkeypatch.setattr(machine, "STALLED_S", 1.0)
-    script(run, "idle", *AIMED)
+    script(run, how, *AIMED)
     rows: List[Dict[str, Any]] = []
     made = run.cuts(5)
     run.rows = rows

@@ -40,7 +40,11 @@ class Killed(Exception):
 
 
 class Stalled(Exception):
-    """The machine does nothing any more: rarely, qemu without KVM never wakes a processor that waits."""
+    """The machine does nothing any more: rarely, qemu without KVM never wakes a processor that waits.
+
+    Or it has lost its disk: the kernel was woken minutes of its own time too late, gave the controller up, and every read and
+    write fails. What is written on a disk cannot do that.
+    """
 
 
 class Machine:
@@ -117,6 +121,8 @@ class Machine:
                 if not block:
                     if self._qemu.wait() < 0:
                         raise Killed("somebody has ended qemu")
+                    if self._lost_disk():
+                        raise Stalled
                     raise Ended(f"qemu has ended: {self._buffer.decode('utf-8', 'replace')}{self.last_words()}")
                 self._buffer += block
 
@@ -127,6 +133,13 @@ class Machine:
         except ValueError:
             return None  # qemu's own words, or a line that a cut has torn
         return told if isinstance(told, dict) else None
+
+    def _lost_disk(self) -> bool:
+        """Whether the kernel says that the controller of its disk does not answer."""
+        try:
+            return "I/O error, dev nvme" in self.console.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
 
     def last_words(self) -> str:
         """The end of what the kernel and systemd wrote."""
