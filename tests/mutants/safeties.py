@@ -157,10 +157,10 @@ class Copy:
         path.write_text(text, encoding="utf-8")
         os.utime(path, (self._stamp, self._stamp))
 
-    def run(self, suite: str, known: bool = False) -> Ended:
+    def run(self, suite: str, may_be_gone: bool = False) -> Ended:
         """Run pytest on the copy in a child with a group of its own; past its time all of that is killed.
 
-        What is only `known` from an earlier run may be gone.
+        What only an earlier run has named may be gone.
         """
         reader, writer = os.pipe()
         child = os.fork()
@@ -182,7 +182,7 @@ class Copy:
         failed = next((one for one in said if "test" in one), {"test": "", "first": ""})
         first = str(failed["first"]) or ("" if status == PASSED else "did not end")
         ended = Ended(status, str(failed["test"]), first, tuple(one["told"] for one in said if "told" in one))
-        if not ended.ran and not (known and status in NOT_THERE):
+        if not ended.ran and not (may_be_gone and status in NOT_THERE):
             raise Trouble("%s ended with %s:\n%s" % (suite, status, self.output.read_text(errors="replace")[-2000:]))
         return ended
 
@@ -229,7 +229,7 @@ def taken_out(copy: Copy, safety: removals.Safety, wide: Sequence[str], last: st
     for suite in (*first, *safety.suites, *(() if safety.redundant else wide)):
         copy.write(safety.file, safety.removed(source))
         try:
-            ended = copy.run(suite, known=suite in first)
+            ended = copy.run(suite, may_be_gone=suite in first)
             again = ended.noticed and (not ended.test or copy.run(shlex.quote(ended.test)).noticed)
         finally:
             copy.write(safety.file, source)
@@ -293,10 +293,10 @@ def noticed() -> Dict[str, str]:
         raise Trouble("%s is damaged (%s): remove it, the next run writes it anew" % (NOTICED, error)) from error
 
 
-def keep(rows: Sequence[Row]) -> None:
-    """Keep which tests noticed."""
-    found = {**noticed(), **{row.safety: row.test for row in rows if row.test}}
-    text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+def keep(last: Dict[str, str], rows: Sequence[Row]) -> None:
+    """Keep which tests noticed, with those of before."""
+    last.update((row.safety, row.test) for row in rows if row.test)
+    text = json.dumps(last, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     NOTICED.write_text(text, encoding="utf-8")
 
 
@@ -327,12 +327,13 @@ def run(top: str, options: argparse.Namespace) -> int:
     if not words and not any(row.noticed_by == PLANS for row in rows):
         left.insert(0, None)  # the longest first
     wide = () if options.narrow else WIDE
-    with multiprocessing.get_context("fork").Pool(options.workers, Worker.begin, (top, wide, noticed())) as pool:
+    last = noticed()
+    with multiprocessing.get_context("fork").Pool(options.workers, Worker.begin, (top, wide, last)) as pool:
         for found in pool.imap_unordered(Worker.rows, left):
             rows += found
             for row in found:
                 say(shown(row))
-            keep(found)
+            keep(last, found)
             if not words:
                 write(digest, rows)
     return told(rows, table)

@@ -136,15 +136,15 @@ class Machine:
 
     def _lost_disk(self) -> bool:
         """Whether the kernel says that the controller of its disk does not answer."""
-        try:
-            return "I/O error, dev nvme" in self.console.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return False
+        return "I/O error, dev nvme" in self._written()
 
     def last_words(self) -> str:
         """The end of what the kernel and systemd wrote."""
+        return self._written()[-3000:]
+
+    def _written(self) -> str:
         try:
-            return self.console.read_text(encoding="utf-8", errors="replace")[-3000:]
+            return self.console.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
 
