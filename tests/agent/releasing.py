@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from slotcore import keys, manifest
@@ -159,13 +160,34 @@ def refused(ran: Ran, code: str) -> str:
     return str(ran.json["message"])
 
 
+def interruptible() -> None:
+    """Take Ctrl-C as a program started by hand does: what runs behind a script's `&` ignores it, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def interrupt(child: subprocess.Popen[bytes]) -> None:
+    """Ctrl-C, once it waits for an answer: Python sees what comes between the question and the read only after that read."""
+    stat, until = pathlib.Path("/proc/%d/stat" % child.pid), time.monotonic() + 60
+    while stat.read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    child.send_signal(signal.SIGINT)
+
+
 def on_terminal(bench: Bench, arguments: List[str], answers: List[Tuple[bytes, bytes]]) -> Tuple[int, str]:
     """Run on a terminal; each pair is what is waited for and what is typed then, where nothing is Ctrl-C."""
     master, slave = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
     command = [*PROGRAM, "release", *arguments]
     child = subprocess.Popen(
-        command, cwd=bench.top, env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+        command,
+        cwd=bench.top,
+        env=environment,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=interruptible,  # noqa: PLW1509 - one thread
     )
     os.close(slave)
     try:
@@ -178,7 +200,7 @@ def on_terminal(bench: Bench, arguments: List[str], answers: List[Tuple[bytes, b
             if typed:
                 os.write(master, typed)
             else:
-                child.send_signal(signal.SIGINT)
+                interrupt(child)
         status = child.wait(60)
         return status, (seen + os.read(master, 65536)).decode()
     finally:
