@@ -126,7 +126,6 @@ MAY_CHANGE_HELPED: Dict[str, Dict[str, str]] = {
         "1 Rename helper.back | Rename trial.log": BEFORE,
         "2 Rename trial.log | Rename trial": BEFORE,
         "3 Rename trial | Arm": BEFORE,
-        "5 Rename current | Rename helper": FOLLOWS,
         "6 Rename helper | Demand trial": DEMANDED,
         "7 Demand trial | Restart": DEMANDED,
     },
