@@ -156,6 +156,15 @@ class Tree:
             "LC_ALL": "C",
         }
 
+    def behind(self, program: str, lines: str) -> Dict[str, str]:
+        """The guard's environment with these lines of sh in front of a program. For dash: busybox's sh has its own."""
+        bin_dir = self.root / "bin"
+        bin_dir.mkdir()
+        (bin_dir / program).write_text(f'#!/bin/sh\n{lines}\nexec /bin/{program} "$@"\n', encoding="ascii")
+        (bin_dir / program).chmod(0o755)
+        environment = self.environment()
+        return {**environment, "PATH": f"{bin_dir}:{environment['PATH']}"}
+
     def argv(self, mode: str) -> List[str]:
         """The guard's command line."""
         return [*self.shell, str(self.guard), mode, "demo"]

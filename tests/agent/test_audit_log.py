@@ -396,6 +396,30 @@ def test_several_writers_at_once_make_one_chain(product: products.Product) -> No
     assert sorted(whys(product)) == sorted(f"{name} {number}" for name in "abc" for number in range(40))
 
 
+def test_a_log_that_is_closed_while_it_is_opened_takes_no_more_lines(
+    product: products.Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a writer's open and its lock another one closes the file: the line goes into the new one."""
+    noted(product)
+    closed, data, plainly = (
+        pathlib.Path(product.path("audit.log.1")),
+        log_of(product).read_bytes(),
+        audit_tail.open_plain,
+    )
+
+    def late(path: str, flags: int = audit_tail.READ, mode: int = 0o640) -> int:
+        descriptor = plainly(path, flags, mode)
+        if flags == audit_file.WRITE and not closed.exists():
+            log_of(product).rename(closed)
+        return descriptor
+
+    monkeypatch.setattr(audit_tail, "open_plain", late)
+    noted(product, why="later")
+    assert closed.read_bytes() == data
+    assert held(product).head.number == 2
+    assert len(log_of(product).read_bytes().splitlines()) == 1
+
+
 def test_P7_a_writer_that_is_killed_loses_nothing_it_has_told(product: products.Product) -> None:
     """SIGKILL at any moment of an append: what was durable stays, what was torn heals, the chain holds."""
     told: List[str] = []

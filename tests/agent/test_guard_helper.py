@@ -109,18 +109,13 @@ def test_a_helper_s_link_that_names_another_slot_at_rest_is_set_right(tree: Pair
 def test_a_swap_seen_halfway_is_no_helper_gone_astray(tmp_path: pathlib.Path) -> None:
     """The links read were of before and after a swap: looked at again, there is a trial, and it goes on."""
     tree = PairTree(tmp_path)
-    bin_dir = tmp_path / "bin"
-    bin_dir.mkdir()
     # the swap happens between the guard's look and its first readlink, which still finds the old `current`
     (tmp_path / "new").write_bytes(trials.render_trial(record()))
-    (bin_dir / "readlink").write_text(
-        f"#!/bin/sh\n[ -e {tmp_path}/done ] || {{ : >{tmp_path}/done; cd {tree.slots}; ln -sfn a back; ln -sfn a helper.back;"
-        f"cp {tmp_path}/new trial; ln -sfn b current; ln -sfn b helper; printf 'a\\na\\nb\\n'; exit 0; }}\n"
-        'exec /bin/readlink "$@"\n',
-        encoding="ascii",
+    environment = tree.behind(
+        "readlink",
+        f"[ -e {tmp_path}/done ] || {{ : >{tmp_path}/done; cd {tree.slots}; ln -sfn a back; ln -sfn a helper.back;"
+        f"cp {tmp_path}/new trial; ln -sfn b current; ln -sfn b helper; printf 'a\\na\\nb\\n'; exit 0; }}",
     )
-    (bin_dir / "readlink").chmod(0o755)
-    environment = {**tree.environment(), "PATH": f"{bin_dir}:{tree.environment()['PATH']}"}
     subprocess.run(tree.argv("tick"), env=environment, capture_output=True, check=True, timeout=60)
     assert (tmp_path / "done").exists()
     tree.goes_on()
@@ -262,15 +257,9 @@ def test_p7_the_other_half_alone_is_finished_too(tree: PairTree) -> None:
 
 def test_a_helper_s_link_that_cannot_be_moved_is_tried_again(tmp_path: pathlib.Path) -> None:
     """The unit has its restart at once, and no second one; the helper has its own when its link has moved."""
-    bin_dir = tmp_path / "bin"
-    bin_dir.mkdir()
-    tree = PairTree(tmp_path)  # dash only: busybox's sh has an mv of its own
-    (bin_dir / "mv").write_text(
-        f'#!/bin/sh\n[ "$3" != helper ] || [ -e {tmp_path}/well ] || exit 1\nexec /bin/mv "$@"\n', encoding="ascii"
-    )
-    (bin_dir / "mv").chmod(0o755)
+    tree = PairTree(tmp_path)
+    environment = tree.behind("mv", f'[ "$3" != helper ] || [ -e {tmp_path}/well ] || exit 1')
     tree.swap(record(deadline_s=NOW))
-    environment = {**tree.environment(), "PATH": f"{bin_dir}:{tree.environment()['PATH']}"}
     argv = tree.argv("tick")
     for calls in (RESTART, []):
         done = subprocess.run(argv, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=60)

@@ -266,26 +266,55 @@ def test_two_guards_at_once_are_one(room: pathlib.Path) -> None:
     run_all(many)
 
 
+def begins(tree: Tree, new: trials.Trial, program: str) -> None:
+    """Run a tick, and have the record of another trial lie there when it first runs that program."""
+    come, done = tree.root / "new", tree.root / "done"
+    come.write_bytes(trials.render_trial(new))
+    environment = tree.behind(program, f"[ -e {done} ] || {{ : >{done}; cp {come} {tree.slots}/trial; }}")
+    subprocess.run(tree.argv("tick"), env=environment, capture_output=True, check=True, timeout=60)
+    assert done.exists()
+
+
+def test_a_renewed_record_takes_no_other_trial_s_place(tmp_path: pathlib.Path) -> None:
+    """The next trial begins while the guard writes the record of the last anew for a boot: the next one's stays."""
+    tree = Tree(tmp_path)
+    tree.at(30, guarding.OTHER_BOOT)
+    tree.swap()
+    new = record(trial_id="0123456789abcdef", boot_id=guarding.OTHER_BOOT, deadline_s=150)
+    begins(tree, new, "sync")  # of what was written, before it takes the record's place
+    tree.goes_on()
+    assert (tree.slots / "trial").read_bytes() == trials.render_trial(new)
+    assert not [name for name in tree.names() if name.startswith(".")]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+@pytest.mark.parametrize("claim", ["trial.confirm", "trial.revert"])
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_a_record_that_is_claimed_under_a_look_is_not_lost(
+    tmp_path: pathlib.Path, shell: Tuple[str, ...], claim: str, looks: int
+) -> None:
+    """I12: one rename moves it from one name to the next, so whoever looks at the first name first misses neither."""
+    text = guarding.GUARD.read_text(encoding="ascii")
+    function = text[text.index("look() {") : text.index("\n}\n", text.index("look() {")) + 3]
+    script = (
+        f"{function}looks=0\nexists() {{ [ -e $1 ]; found=$?; looks=$((looks + 1));"
+        f' [ $looks -ne {looks} ] || mv trial {claim}; return $found; }}\nlook; echo "$record"'
+    )
+    (tmp_path / "trial").touch()
+    done = subprocess.run([*shell, "-c", script], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
+    assert done.stderr == ""
+    assert done.stdout.strip() in ("trial", claim[6:])
+    assert (tmp_path / claim).exists()
+
+
 @pytest.mark.parametrize("other", [True, False], ids=["another-trial", "the-same"])
 def test_a_claim_of_another_trial_is_given_back(tmp_path: pathlib.Path, other: bool) -> None:
     """The record read was of one trial, the one renamed of the next: the guard undoes it and looks again."""
-    bin_dir = tmp_path / "bin"
-    bin_dir.mkdir()
     tree = Tree(tmp_path)
     new = record(trial_id="0123456789abcdef") if other else record(deadline_s=NOW)
-    (tmp_path / "new").write_bytes(trials.render_trial(new))
-    # the next trial begins between the guard's look and its claim, which is its first mv
-    (bin_dir / "mv").write_text(
-        f'#!/bin/sh\n[ -e {tmp_path}/done ] || {{ : >{tmp_path}/done; cp {tmp_path}/new {tree.slots}/trial; }}\nexec /bin/mv "$@"\n',
-        encoding="ascii",
-    )
-    (bin_dir / "mv").chmod(0o755)
-    # dash only: busybox's sh has an mv of its own
     tree.swap(record(deadline_s=NOW))
-    environment = tree.environment()
-    environment["PATH"] = f"{bin_dir}:{environment['PATH']}"
-    subprocess.run(tree.argv("tick"), env=environment, capture_output=True, check=True, timeout=60)
-    assert (tmp_path / "done").exists()
+    # the next trial begins between the guard's look and its claim, which is its first mv
+    begins(tree, new, "mv")
     if other:
         tree.goes_on()
         assert (tree.slots / "trial").read_bytes() == (tmp_path / "new").read_bytes()

@@ -40,6 +40,7 @@ DAMAGED: Dict[str, bytes] = {
     "blank-line-inside": b"".join(LINES[:3]) + b"\n" + b"".join(LINES[3:]),
     "doubled-key": GOOD + LINES[9],
     "doubled-key-other-value": GOOD + b"LENGTH_S=3600\n",
+    "doubled-key-for-another": _without(b"COMMAND") + LINES[9],
     "unknown-key": GOOD + b"MORE=1\n",
     "unknown-instead": _without(b"COMMAND") + b"COMMENT=-\n",
     "key-of-lower-case": _without(b"COMMAND") + b"command=-\n",
