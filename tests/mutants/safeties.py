@@ -14,7 +14,7 @@ names must fail again, and where it does not, or is gone, the suites of the tabl
   safeties.py --narrow     without the wide suites, which run where none of the table's own notices
   safeties.py --workers 2  so many at once, each with a copy of its own
 
-A copy lies in memory, and only there is anything changed. Each run of pytest is a child that is forked, so that what is not
+A copy lies in memory, and only there is anything changed; what tests write lies on the disk. Each run of pytest is a child that is forked, so that what is not
 ours is imported once; Hypothesis gives the same examples every time. What failed must fail again, and pass with the safety in its place.
 """
 
@@ -258,10 +258,16 @@ class Worker:
     last: Dict[str, str]
 
     @classmethod
-    def begin(cls, top: str, wide: Sequence[str], last: Dict[str, str]) -> None:
-        """In the new process: make the copy."""
+    def begin(cls, top: str, disk: str, wide: Sequence[str], last: Dict[str, str]) -> None:
+        """In the new process: make the copy, and a place for the tests' own files.
+
+        Where several pytests keep those, one looks through directories that another removes, and ends with an error.
+        """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, end)
+        place = pathlib.Path(disk, str(os.getpid()))  # short: a socket's path has 107 bytes
+        place.mkdir()
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(place)
         cls.copy, cls.wide, cls.last = Copy(pathlib.Path(tempfile.mkdtemp(dir=top))), wide, last
 
     @classmethod
@@ -312,8 +318,8 @@ def write(digest: str, rows: Sequence[Row]) -> Dict[str, Any]:
     return figures
 
 
-def run(top: str, options: argparse.Namespace) -> int:
-    """Take them out, as many at once as there are workers."""
+def run(top: str, disk: str, options: argparse.Namespace) -> int:
+    """Take them out, as many at once as there are workers; the copies lie in `top`, what tests write in `disk`."""
     words = options.words
     table = [one for one in removals.read() if not words or any(word in one.name for word in words)]
     if not table:
@@ -328,7 +334,7 @@ def run(top: str, options: argparse.Namespace) -> int:
         left.insert(0, None)  # the longest first
     wide = () if options.narrow else WIDE
     last = noticed()
-    with multiprocessing.get_context("fork").Pool(options.workers, Worker.begin, (top, wide, last)) as pool:
+    with multiprocessing.get_context("fork").Pool(options.workers, Worker.begin, (top, disk, wide, last)) as pool:
         for found in pool.imap_unordered(Worker.rows, left):
             rows += found
             for row in found:
@@ -376,8 +382,11 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     ready({"slotcore", "slotward"})
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="slotward-safeties-", dir=memory) as top:
-        return run(top, options)
+    with (
+        tempfile.TemporaryDirectory(prefix="slotward-safeties-", dir=memory) as top,
+        tempfile.TemporaryDirectory(prefix="s", ignore_cleanup_errors=True) as disk,
+    ):
+        return run(top, disk, options)
 
 
 if __name__ == "__main__":
