@@ -207,6 +207,25 @@ def test_an_account_that_is_not_there_is_named() -> None:
     assert caught.value.code == codes.NO_ACCOUNT
 
 
+@pytest.mark.parametrize(
+    ("cgroup", "served"), [(GROUP, True), (GROUP + "/below", True), ("/cron.service", False), ("", False)]
+)
+def test_with_a_group_the_account_is_served_from_within_it_alone(
+    monkeypatch: pytest.MonkeyPatch, cgroup: str, served: bool
+) -> None:
+    """A process of the account's outside the unit is a stranger, and is told both groups; root needs none."""
+    monkeypatch.setattr(caller, "look", lambda _pid: caller.Seen(500, cgroup))
+    door, root = caller.Door(ACCOUNT, caller.Group(UNIT, lambda: GROUP)), DAEMON._replace(uid=0, gid=0)
+    assert door.meet(DAEMON) == caller.Met(caller.ACCOUNT if served else caller.STRANGER, 500)
+    refusal = door.check(DAEMON, DAEMON, 600)
+    assert (refusal is None) is served
+    if refusal is not None:
+        assert refusal.code == codes.NOT_ALLOWED
+        assert f"is in the control group {cgroup or '(none)'}, not in that of {UNIT}" in refusal.text
+    assert door.meet(root) == caller.Met(caller.ROOT, 500)
+    assert door.check(root, root, 600) is None
+
+
 def test_without_a_group_the_account_is_all_that_counts() -> None:
     """A daemon's sandbox hides other processes: nothing is looked up, and who sent must still be who connected."""
     gone = 2**22 + 1

@@ -45,6 +45,14 @@ def test_what_fails_twice_is_refused_and_what_passes_runs_once(tmp_path: pathlib
     assert len([line for line in calls if line.startswith("systemd-run")]) == 3
 
 
+@pytest.mark.parametrize(
+    "wrong", ["echo slotward 1.1.0; exit 9", "echo slotward 1.2.0", "echo slotward 1.1.0-rc1", "echo other"]
+)
+def test_a_release_ends_well_and_says_its_own_version(tmp_path: pathlib.Path, systemctl: None, wrong: str) -> None:
+    """Neither the right words from a program that fails, nor other words from one that does not."""
+    assert tried(tmp_path, "#!/bin/sh\n%s\n" % wrong) == codes.SMOKE_TEST_FAILED
+
+
 def test_what_hangs_is_not_waited_for_twice(
     tmp_path: pathlib.Path, systemctl: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

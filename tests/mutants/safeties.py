@@ -267,6 +267,8 @@ class Worker:
             signal.signal(number, end)
         place = pathlib.Path(disk, str(os.getpid()))  # short: a socket's path has 107 bytes
         place.mkdir()
+        for path in (disk, place):
+            os.chmod(path, 0o755)  # some tests run programs as other accounts
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(place)
         cls.copy, cls.wide, cls.last = Copy(pathlib.Path(tempfile.mkdtemp(dir=top))), wide, last
 
