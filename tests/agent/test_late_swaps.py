@@ -146,6 +146,8 @@ SWAPS: Mapping[str, Swap] = {
     "a directory of a tree that is removed": Swap("lib", 1, link, remove),
     "the top of a new tree": Swap("*" + unpack.PARTIAL, 1, link, unpacked),
     "a directory of a new tree": Swap("lib", 1, link, unpacked),
+    "a file of a new tree": Swap("tool", 1, second_link, unpacked),
+    "a copy that is given": Swap("identity" + handover.PART, 1, second_link, handed_over()),
     "a directory that is closed": Swap("sub", 1, link, handed_over("sub")),
     "a directory that is given": Swap("sub", 2, link, handed_over("sub")),
     "a file that is given": Swap("identity", 1, second_link, handed_over()),

@@ -158,7 +158,7 @@ class Copy:
         os.utime(path, (self._stamp, self._stamp))
 
     def run(self, suite: str, may_be_gone: bool = False) -> Ended:
-        """Run pytest on the copy in a child with a group of its own; past its time all of that is killed.
+        """Run pytest on the copy in a child with a group of its own; what is left of that in the end is killed.
 
         What only an earlier run has named may be gone.
         """
@@ -173,10 +173,9 @@ class Copy:
         status = None
         try:
             status = waited(child, time.monotonic() + LIMIT_S)
-        finally:
-            if status is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)
+        finally:  # also what a test has left behind, like a guard that waits for a FIFO without its safety
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)
         with open(reader, encoding="utf-8") as lines:
             said = [json.loads(line) for line in lines]
         failed = next((one for one in said if "test" in one), {"test": "", "first": ""})
