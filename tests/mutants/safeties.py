@@ -343,6 +343,8 @@ def run(top: str, disk: str, options: argparse.Namespace) -> int:
             keep(last, found)
             if not words:
                 write(digest, rows)
+        pool.close()  # they end by themselves: a signal may come right before one waits for more work, and is lost then
+        pool.join()
     return told(rows, table)
 
 
