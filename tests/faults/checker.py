@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Looks at one product's slots and says which invariants they break (docs/design/faults.md, section 1).
 
