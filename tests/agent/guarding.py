@@ -81,6 +81,13 @@ def shown(**changes: str) -> str:
     return "".join(f"{key}={value}\n" for key, value in dict(RUNNING, **changes).items())
 
 
+def function(name: str) -> str:
+    """The text of one of the guard's functions."""
+    text = GUARD.read_text(encoding="ascii")
+    start = text.index(f"\n{name}() {{\n") + 1
+    return text[start : text.index("\n}\n", start) + 3]
+
+
 class Tree:
     """One product `demo` with slots a (good) and b, below a directory of the test's."""
 
@@ -150,20 +157,18 @@ class Tree:
     def environment(self) -> Dict[str, str]:
         """The guard's environment."""
         return {
-            "PATH": f"{FAKES}:/usr/bin:/bin",
+            "PATH": f"{self.root}/bin:{FAKES}:/usr/bin:/bin",
             "GUARD_PROC": str(self.proc),
             "FAKE_SYSTEMD": str(self.systemd),
             "LC_ALL": "C",
         }
 
-    def behind(self, program: str, lines: str) -> Dict[str, str]:
-        """The guard's environment with these lines of sh in front of a program. For dash: busybox's sh has its own."""
-        bin_dir = self.root / "bin"
-        bin_dir.mkdir()
-        (bin_dir / program).write_text(f'#!/bin/sh\n{lines}\nexec /bin/{program} "$@"\n', encoding="ascii")
-        (bin_dir / program).chmod(0o755)
-        environment = self.environment()
-        return {**environment, "PATH": f"{bin_dir}:{environment['PATH']}"}
+    def behind(self, program: str, lines: str) -> None:
+        """From now on these lines of sh run in front of a program. For dash: busybox's sh has its own programs."""
+        stand_in = self.root / "bin" / program
+        stand_in.parent.mkdir(exist_ok=True)
+        stand_in.write_text(f'#!/bin/sh\n{lines}\nexec /bin/{program} "$@"\n', encoding="ascii")
+        stand_in.chmod(0o755)
 
     def argv(self, mode: str) -> List[str]:
         """The guard's command line."""

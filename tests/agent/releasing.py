@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from slotcore import keys, manifest
 
@@ -174,14 +175,15 @@ def interrupt(child: subprocess.Popen[bytes]) -> None:
     child.send_signal(signal.SIGINT)
 
 
-def on_terminal(bench: Bench, arguments: List[str], answers: List[Tuple[bytes, bytes]]) -> Tuple[int, str]:
-    """Run on a terminal; each pair is what is waited for and what is typed then, where nothing is Ctrl-C."""
+@contextlib.contextmanager
+def terminal(
+    command: Sequence[str], cwd: pathlib.Path, environment: Mapping[str, str]
+) -> Iterator[Tuple[subprocess.Popen[bytes], int]]:
+    """A command on a terminal of its own, and that terminal's other end; in the end it is killed."""
     master, slave = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
-    command = [*PROGRAM, "release", *arguments]
     child = subprocess.Popen(
         command,
-        cwd=bench.top,
+        cwd=cwd,
         env=environment,
         stdin=slave,
         stdout=slave,
@@ -191,6 +193,17 @@ def on_terminal(bench: Bench, arguments: List[str], answers: List[Tuple[bytes, b
     )
     os.close(slave)
     try:
+        yield child, master
+    finally:
+        child.kill()
+        child.wait(60)
+        os.close(master)
+
+
+def on_terminal(bench: Bench, arguments: List[str], answers: List[Tuple[bytes, bytes]]) -> Tuple[int, str]:
+    """Run on a terminal; each pair is what is waited for and what is typed then, where nothing is Ctrl-C."""
+    environment = {**os.environ, "PYTHONPATH": ":".join(path for path in sys.path if path)}
+    with terminal([*PROGRAM, "release", *arguments], bench.top, environment) as (child, master):
         seen, at = b"", 0
         for wanted, typed in answers:
             while wanted not in seen[at:]:
@@ -203,10 +216,6 @@ def on_terminal(bench: Bench, arguments: List[str], answers: List[Tuple[bytes, b
                 interrupt(child)
         status = child.wait(60)
         return status, (seen + os.read(master, 65536)).decode()
-    finally:
-        child.kill()
-        child.wait(60)
-        os.close(master)
 
 
 def limit(size: int) -> Callable[[], None]:

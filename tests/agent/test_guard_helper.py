@@ -111,12 +111,12 @@ def test_a_swap_seen_halfway_is_no_helper_gone_astray(tmp_path: pathlib.Path) ->
     tree = PairTree(tmp_path)
     # the swap happens between the guard's look and its first readlink, which still finds the old `current`
     (tmp_path / "new").write_bytes(trials.render_trial(record()))
-    environment = tree.behind(
+    tree.behind(
         "readlink",
         f"[ -e {tmp_path}/done ] || {{ : >{tmp_path}/done; cd {tree.slots}; ln -sfn a back; ln -sfn a helper.back;"
         f"cp {tmp_path}/new trial; ln -sfn b current; ln -sfn b helper; printf 'a\\na\\nb\\n'; exit 0; }}",
     )
-    subprocess.run(tree.argv("tick"), env=environment, capture_output=True, check=True, timeout=60)
+    tree.run("tick")
     assert (tmp_path / "done").exists()
     tree.goes_on()
     assert tree.calls() == []
@@ -258,18 +258,15 @@ def test_p7_the_other_half_alone_is_finished_too(tree: PairTree) -> None:
 def test_a_helper_s_link_that_cannot_be_moved_is_tried_again(tmp_path: pathlib.Path) -> None:
     """The unit has its restart at once, and no second one; the helper has its own when its link has moved."""
     tree = PairTree(tmp_path)
-    environment = tree.behind("mv", f'[ "$3" != helper ] || [ -e {tmp_path}/well ] || exit 1')
+    tree.behind("mv", f'[ "$3" != helper ] || [ -e {tmp_path}/well ] || exit 1')
     tree.swap(record(deadline_s=NOW))
-    argv = tree.argv("tick")
     for calls in (RESTART, []):
-        done = subprocess.run(argv, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=60)
-        assert done.returncode == 1
-        assert "helper still names 'b'" in done.stderr
+        assert "helper still names 'b'" in tree.run("tick", expect=1)
         assert (tree.current(), tree.helper()) == ("a", "b")
         assert tree.calls() == calls
         tree.forget_calls()
     (tmp_path / "well").touch()
-    subprocess.run(argv, env=environment, capture_output=True, check=True, timeout=60)
+    tree.run("tick")
     tree.went_back("deadline-passed")
     assert tree.calls() == RESTART_HELPER
 

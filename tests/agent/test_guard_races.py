@@ -270,8 +270,8 @@ def begins(tree: Tree, new: trials.Trial, program: str) -> None:
     """Run a tick, and have the record of another trial lie there when it first runs that program."""
     come, done = tree.root / "new", tree.root / "done"
     come.write_bytes(trials.render_trial(new))
-    environment = tree.behind(program, f"[ -e {done} ] || {{ : >{done}; cp {come} {tree.slots}/trial; }}")
-    subprocess.run(tree.argv("tick"), env=environment, capture_output=True, check=True, timeout=60)
+    tree.behind(program, f"[ -e {done} ] || {{ : >{done}; cp {come} {tree.slots}/trial; }}")
+    tree.run("tick")
     assert done.exists()
 
 
@@ -294,10 +294,8 @@ def test_a_record_that_is_claimed_under_a_look_is_not_lost(
     tmp_path: pathlib.Path, shell: Tuple[str, ...], claim: str, looks: int
 ) -> None:
     """I12: one rename moves it from one name to the next, so whoever looks at the first name first misses neither."""
-    text = guarding.GUARD.read_text(encoding="ascii")
-    function = text[text.index("look() {") : text.index("\n}\n", text.index("look() {")) + 3]
     script = (
-        f"{function}looks=0\nexists() {{ [ -e $1 ]; found=$?; looks=$((looks + 1));"
+        f"{guarding.function('look')}looks=0\nexists() {{ [ -e $1 ]; found=$?; looks=$((looks + 1));"
         f' [ $looks -ne {looks} ] || mv trial {claim}; return $found; }}\nlook; echo "$record"'
     )
     (tmp_path / "trial").touch()
@@ -382,8 +380,7 @@ def test_an_append_never_makes_a_file_that_somebody_took_away(
     tmp_path: pathlib.Path, shell: Tuple[str, ...], gone: str
 ) -> None:
     """A reason that comes late must not leave a claim of nothing behind, to be taken for a going back that was won."""
-    text = guarding.GUARD.read_text(encoding="ascii")
-    function = text[text.index("append() {") : text.index("\n}\n", text.index("append() {")) + 3]
+    function = guarding.function("append")
     if gone == "before it is opened":
         script = f'{function}is_file() {{ [ -f "$1" ] && rm "$1"; }}\nappend trial.revert REASON=operator'
     else:

@@ -10,7 +10,6 @@ import contextlib
 import fnmatch
 import os
 import pathlib
-import socket
 from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional
 
 import pytest
@@ -202,11 +201,3 @@ def test_I6_the_lock_is_no_link_for_who_only_looks(tmp_path: pathlib.Path) -> No
         assert lock.holder(product_at(other)) is not None
         (one / "lock").symlink_to(other / "lock")
         assert lock.holder(product_at(one)) is None
-
-
-def test_a_socket_is_made_all_the_same(tmp_path: pathlib.Path) -> None:
-    """The other side: with nothing in the way, what an earlier start left is taken away."""
-    listen(tmp_path)()
-    assert os.listdir(tmp_path) == ["s"]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client, pytest.raises(ConnectionRefusedError):
-        client.connect(str(tmp_path / "s"))

@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import pathlib
-import pty
 import select
 import shutil
 import socket
@@ -16,7 +15,7 @@ import sys
 from typing import Callable, Dict, List, Tuple
 
 import pytest
-from agent.releasing import BYTES, ISSUED, Bench
+from agent.releasing import BYTES, ISSUED, Bench, terminal
 
 from agent import pages
 from slotcore import catalogue, documents, keys, rfc3339, verifying
@@ -64,24 +63,9 @@ class Machine:
 
     def run(self, text: str) -> Tuple[int, str]:
         """Run commands on a terminal, alone, and answer what they ask."""
-        master, slave = pty.openpty()
         environment = {"PATH": "%s:/usr/bin:/bin" % self.bin, "HOME": str(self.home), "STICK": str(self.stick)}
-        child = subprocess.Popen(
-            [*ALONE, "sh", "-eu", "-c", text],
-            cwd=self.home,
-            env=environment,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
-        os.close(slave)
-        try:
+        with terminal([*ALONE, "sh", "-eu", "-c", text], self.home, environment) as (child, master):
             return self._answer(child, master)
-        finally:
-            child.kill()
-            child.wait(60)
-            os.close(master)
 
     def _answer(self, child: subprocess.Popen[bytes], master: int) -> Tuple[int, str]:
         seen, at = b"", 0

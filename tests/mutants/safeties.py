@@ -14,8 +14,9 @@ names must fail again, and where it does not, or is gone, the suites of the tabl
   safeties.py --narrow     without the wide suites, which run where none of the table's own notices
   safeties.py --workers 2  so many at once, each with a copy of its own
 
-A copy lies in memory, and only there is anything changed; what tests write lies on the disk. Each run of pytest is a child that is forked, so that what is not
-ours is imported once; Hypothesis gives the same examples every time. What failed must fail again, and pass with the safety in its place.
+A copy lies in memory, and only there is anything changed; what tests write lies on the disk. Each run of pytest is a child that is
+forked, so that what is not ours is imported once; Hypothesis gives the same examples every time. What failed must fail again, and
+pass with the safety in its place.
 """
 
 from __future__ import annotations
@@ -266,8 +267,7 @@ class Worker:
             signal.signal(number, end)
         place = pathlib.Path(disk, str(os.getpid()))  # short: a socket's path has 107 bytes
         place.mkdir()
-        for path in (disk, place):
-            os.chmod(path, 0o755)  # some tests run programs as other accounts
+        place.chmod(0o755)
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(place)
         cls.copy, cls.wide, cls.last = Copy(pathlib.Path(tempfile.mkdtemp(dir=top))), wide, last
 
@@ -389,6 +389,7 @@ def main(argv: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="slotward-safeties-", dir=memory) as top,
         tempfile.TemporaryDirectory(prefix="s", ignore_cleanup_errors=True) as disk,
     ):
+        os.chmod(disk, 0o755)  # some tests run programs as other accounts
         return run(top, disk, options)
 
 
