@@ -156,8 +156,9 @@ class Tree:
 
     def environment(self) -> Dict[str, str]:
         """The guard's environment."""
+        stand_ins = self.root / "bin"
         return {
-            "PATH": f"{self.root}/bin:{FAKES}:/usr/bin:/bin",
+            "PATH": f"{stand_ins}:{FAKES}:/usr/bin:/bin" if stand_ins.exists() else f"{FAKES}:/usr/bin:/bin",
             "GUARD_PROC": str(self.proc),
             "FAKE_SYSTEMD": str(self.systemd),
             "LC_ALL": "C",
