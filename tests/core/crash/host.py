@@ -82,9 +82,10 @@ FAILED = Unit("failed", "exit-code", 1_050_000_000, 1_050_000_001)
 HELPER_FAILED = RUNS._replace(helper_failed=True)
 
 
-def crashed(at_s: int) -> Unit:
+def crashed(at_s: int, more_us: int = 0) -> Unit:
     """The main process has exited by itself at that time, and systemd is about to start it again."""
-    return Unit("activating", "exit-code", at_s * 1_000_000, at_s * 1_000_000 + 1, "auto-restart", "7")
+    at_us = at_s * 1_000_000 + more_us
+    return Unit("activating", "exit-code", at_us, at_us + 1, "auto-restart", "7")
 
 
 class Ran(NamedTuple):
